@@ -1,0 +1,33 @@
+# Two commands matter: `make demo` and `make test`. Both set everything up from a bare checkout.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+.PHONY: install demo test test-all bench check
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "vfsl needs Python 3.11 or newer; set PYTHON=python3.12, for example."; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/vfsl demo
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+test-all: $(INSTALLED)
+	$(BIN)/python -m pytest -q -n 2
+
+bench: $(INSTALLED)
+	$(BIN)/vfsl bench run all
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports

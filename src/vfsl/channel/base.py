@@ -1,0 +1,120 @@
+"""The channel of one party: names, disclosures, wire format and transcript over a transport."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from vfsl.channel import wire
+from vfsl.channel.transcript import Transcript
+from vfsl.channel.transport import Transport
+from vfsl.errors import ChannelError, NameMismatch, UndeclaredMessage, WireError
+from vfsl.values import Disclosure, Disclosures, Wire, kind_of
+
+
+class Channel(Protocol):
+    """What a protocol role sees of the others; its local view *is* its privacy view."""
+
+    @property
+    def me(self) -> str: ...
+
+    @property
+    def peers(self) -> tuple[str, ...]: ...
+
+    def send(self, to: str, name: str, value: Wire) -> None:
+        """Send a declared message; returns without waiting for the receiver."""
+
+    def receive(self, sender: str, name: str) -> Wire:
+        """The next message of a sender, which must have this name and its declared type."""
+        ...
+
+    def within(self, scope: str, speaks: Disclosures | None = None) -> Channel:
+        """The same channel with names under ``scope``, and the messages of another protocol."""
+        ...
+
+
+class PartyChannel:
+    """The one implementation of :class:`Channel`, over any transport."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        transcript: Transcript,
+        *,
+        timeout: float | None = None,
+        max_bytes: int = wire.MAX_BYTES,
+        scope: str = "",
+        speaks: Disclosures | None = None,
+    ) -> None:
+        self._transport = transport
+        self._transcript = transcript
+        self._timeout = timeout
+        self._max_bytes = max_bytes
+        self._scope = scope
+        self._speaks = speaks or {}
+
+    @property
+    def me(self) -> str:
+        return self._transport.me
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        return self._transport.peers
+
+    def within(self, scope: str, speaks: Disclosures | None = None) -> PartyChannel:
+        return PartyChannel(
+            self._transport,
+            self._transcript,
+            timeout=self._timeout,
+            max_bytes=self._max_bytes,
+            scope=f"{self._scope}{scope}/",
+            speaks=self._speaks if speaks is None else speaks,
+        )
+
+    def send(self, to: str, name: str, value: Wire) -> None:
+        disclosure = self._declared(to, name)
+        if not isinstance(value, disclosure.type):
+            raise UndeclaredMessage(
+                f"Message {name!r} from {self.me!r} to {to!r} is declared as "
+                f"{disclosure.type.__name__}, but {type(value).__name__} was to be sent.",
+                to,
+            )
+        full_name = self._scope + name
+        frame = wire.encode(full_name, value, max_bytes=self._max_bytes)
+        self._transport.post(to, frame)
+        self._transcript.sent(self.me, to, full_name, kind_of(value), len(frame), disclosure.fact)
+
+    def receive(self, sender: str, name: str) -> Wire:
+        disclosure = self._declared(sender, name)
+        full_name = self._scope + name
+        frame = self._transport.take(sender, full_name, self._timeout)
+        try:
+            came, value = wire.decode(frame, max_bytes=self._max_bytes)
+        except WireError as error:
+            raise WireError(
+                f"{self.me!r} cannot read a message of {sender!r}: {error}", sender
+            ) from None
+        if came != full_name:
+            raise NameMismatch(
+                f"{self.me!r} waited for {full_name!r} from {sender!r}, but {came!r:.200} came.",
+                sender,
+            )
+        if not isinstance(value, disclosure.type):
+            raise UndeclaredMessage(
+                f"Message {full_name!r} from {sender!r} is declared as {disclosure.type.__name__}, "
+                f"but {type(value).__name__} came.",
+                sender,
+            )
+        self._transcript.seen(self.me, sender, full_name, kind_of(value), frame)
+        return value
+
+    def _declared(self, peer: str, name: str) -> Disclosure:
+        if peer not in self.peers:
+            known = ", ".join(repr(party) for party in self.peers) or "none"
+            raise ChannelError(f"{self.me!r} has no peer {peer!r}; its peers are {known}.", peer)
+        if name not in self._speaks:
+            raise UndeclaredMessage(
+                f"Message {name!r} between {self.me!r} and {peer!r} is not among the declared "
+                "disclosures of this protocol.",
+                peer,
+            )
+        return self._speaks[name]

@@ -1,0 +1,280 @@
+"""Parties as operating-system processes of this machine, spawned, joined by pipes.
+
+The parent starts the parties, hears who waits, ends or dies, and tells the others. Party code gets
+a transport and nothing else of the parent's memory. What the parent and its own children exchange
+(the role, its result) is pickled by multiprocessing; what parties exchange never is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import pickle
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for_any
+from typing import Any
+
+from vfsl.channel.transport import Transport
+from vfsl.channel.waiting import Wait, WaitGraph
+from vfsl.channel.wire import MAX_BYTES
+from vfsl.errors import ChannelError, Deadlock, PeerClosed, PeerFailed, TimedOut, VfslError
+
+Body = Callable[[Transport], Any]
+
+_FRAME_LIMIT = MAX_BYTES + (1 << 16)
+_REPORT_AFTER = 0.2  # seconds of waiting before a party bothers the parent
+_GRACE = 10.0  # seconds that the others get to stop after a failure
+
+
+class PipeTransport:
+    """One party's pipes to its peers; a thread per peer drains them, so that senders never wait."""
+
+    def __init__(self, me: str, links: Mapping[str, Connection], control: Connection) -> None:
+        self.me = me
+        self.peers = tuple(links)
+        self._links = links
+        self._control = control
+        self._control_lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._queues: dict[str, deque[bytes]] = {peer: deque() for peer in links}
+        self._drained: set[str] = set()
+        self._ended: set[str] = set()
+        self._failed: tuple[str, str] | None = None
+        self._deadlock: str | None = None
+        self._posted: Counter[str] = Counter()
+        self._taken: Counter[str] = Counter()
+        for peer in links:
+            threading.Thread(target=self._drain, args=(peer,), daemon=True).start()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def post(self, to: str, frame: bytes) -> None:
+        try:
+            self._links[to].send_bytes(frame)
+        except OSError:
+            self._raise_for_lost_peer(to)
+        self._posted[to] += 1
+
+    def take(self, sender: str, name: str, timeout: float | None) -> bytes:
+        started = time.monotonic()
+        reported = False
+        queue = self._queues[sender]
+        with self._changed:
+            while not queue:
+                self._raise_if_hopeless(sender, name)
+                waited = time.monotonic() - started
+                if timeout is not None and waited >= timeout:
+                    raise TimedOut(
+                        f"{self.me!r} waited {timeout:g} s for {name!r} from {sender!r}.", sender
+                    )
+                if not reported and waited >= _REPORT_AFTER:
+                    reported = True
+                    wait = Wait(sender, name, self._taken[sender], dict(self._posted))
+                    self.report("waiting", wait)
+                left = None if timeout is None else timeout - waited
+                pause = None if reported else _REPORT_AFTER - waited
+                self._changed.wait(min((x for x in (left, pause) if x is not None), default=None))
+            self._taken[sender] += 1
+            return queue.popleft()
+
+    def report(self, what: str, value: Any) -> None:
+        """Tell the parent; if it is gone, nobody is left to tell."""
+        with self._control_lock, contextlib.suppress(OSError):
+            self._control.send((what, value))
+
+    def unread(self) -> dict[str, int]:
+        with self._changed:
+            return {peer: len(queue) for peer, queue in self._queues.items() if queue}
+
+    def _drain(self, peer: str) -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                frame = self._links[peer].recv_bytes(_FRAME_LIMIT)
+                with self._changed:
+                    self._queues[peer].append(frame)
+                    self._changed.notify_all()
+        with self._changed:
+            self._drained.add(peer)
+            self._changed.notify_all()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                what, value = self._control.recv()
+                with self._changed:
+                    if what == "ended":
+                        self._ended.add(value)
+                    elif what == "failed" and self._failed is None:
+                        self._failed = value
+                    elif what == "deadlock":
+                        self._deadlock = value
+                    self._changed.notify_all()
+        with self._changed:
+            self._failed = self._failed or ("parent process", "it is gone")
+            self._changed.notify_all()
+
+    def _raise_if_hopeless(self, sender: str, name: str) -> None:
+        if self._failed is not None:
+            culprit, reason = self._failed
+            raise PeerFailed(f"Party {culprit!r} failed ({reason}); {self.me!r} stops.", culprit)
+        if self._deadlock is not None:
+            raise Deadlock(self._deadlock, sender)
+        if sender in self._ended and sender in self._drained:
+            raise PeerClosed(
+                f"Party {sender!r} ended without sending {name!r} to {self.me!r}.", sender
+            )
+
+    def _raise_for_lost_peer(self, to: str) -> None:
+        """A pipe broke: wait for the parent's word on what became of the peer."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failed or to in self._ended, timeout=_GRACE)
+            if self._failed is not None:
+                culprit, reason = self._failed
+                raise PeerFailed(
+                    f"Party {culprit!r} failed ({reason}); {self.me!r} stops.", culprit
+                )
+        raise PeerClosed(f"Party {to!r} ended before {self.me!r} could send to it.", to)
+
+
+def run_processes(bodies: Mapping[str, Body]) -> dict[str, Any]:
+    """Run each body in a process of its own over a transport; results by party.
+
+    The error of the party that failed first is raised here; its peers stop with PeerFailed.
+    """
+    context = multiprocessing.get_context("spawn")
+    links: dict[str, dict[str, Connection]] = {party: {} for party in bodies}
+    for one, other in combinations(bodies, 2):
+        links[one][other], links[other][one] = context.Pipe()
+    parent = _Parent()
+    try:
+        for party, body in bodies.items():
+            own_end, child_end = context.Pipe()
+            process = context.Process(
+                target=_party, args=(party, body, links[party], child_end), name=f"vfsl {party}"
+            )
+            process.start()
+            parent.add(party, process, own_end)
+            # Only the child may keep its ends open: then its death closes them for everybody.
+            for end in (child_end, *links[party].values()):
+                end.close()
+        return parent.watch()
+    finally:
+        parent.stop()
+
+
+class _Parent:
+    """Watches the parties and passes on what concerns the others."""
+
+    def __init__(self) -> None:
+        self._processes: dict[str, Any] = {}
+        self._controls: dict[str, Connection] = {}
+        self._waits = WaitGraph()
+        self._results: dict[str, Any] = {}
+        self._errors: dict[str, BaseException] = {}
+        self._give_up: float | None = None
+
+    def add(self, party: str, process: Any, control: Connection) -> None:
+        self._processes[party] = process
+        self._controls[party] = control
+
+    def watch(self) -> dict[str, Any]:
+        running = set(self._processes)
+        while running:
+            waiting_on: dict[Any, str] = {self._controls[party]: party for party in running}
+            waiting_on |= {self._processes[party].sentinel: party for party in running}
+            timeout = None if self._give_up is None else self._give_up - time.monotonic()
+            if timeout is not None and timeout <= 0:
+                break
+            ready = {waiting_on[item] for item in wait_for_any(list(waiting_on), timeout)}
+            for party in ready:
+                if self._hear(party):
+                    running.discard(party)
+        if self._errors:
+            raise _first_cause(self._errors)
+        return {party: self._results[party] for party in self._processes}
+
+    def stop(self) -> None:
+        for party, process in self._processes.items():
+            process.join(timeout=1 if party in self._results else 0.1)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            self._controls[party].close()
+            process.close()
+
+    def _hear(self, party: str) -> bool:
+        """Handle one report of a party; True if it was its last."""
+        try:
+            if not self._controls[party].poll(0):
+                # The process ended and left no word.
+                if self._processes[party].is_alive():
+                    return False
+                raise EOFError
+            what, value = self._controls[party].recv()
+        except (EOFError, OSError):
+            self._processes[party].join()
+            code = self._processes[party].exitcode
+            error = PeerFailed(f"Party {party!r} died (exit code {code}).", party)
+            self._fail(party, error, "its process died")
+            return True
+        if what == "waiting":
+            ring = self._waits.wait(party, value)
+            if ring is not None:
+                text = f"The parties wait for each other: {self._waits.describe(ring)}."
+                self._tell("deadlock", text)
+            return False
+        if what == "result":
+            self._results[party] = value
+            self._tell("ended", party)
+        else:
+            self._fail(party, value, type(value).__name__)
+        return True
+
+    def _fail(self, party: str, error: BaseException, reason: str) -> None:
+        self._errors[party] = error
+        if self._give_up is None:
+            self._give_up = time.monotonic() + _GRACE
+            self._tell("failed", (party, reason))
+
+    def _tell(self, what: str, value: Any) -> None:
+        for control in self._controls.values():
+            with contextlib.suppress(OSError):
+                control.send((what, value))
+
+
+def _first_cause(errors: Mapping[str, BaseException]) -> BaseException:
+    """The first error that is not merely the echo of another party's."""
+    for error in errors.values():
+        if not isinstance(error, PeerFailed):
+            return error
+    return next(iter(errors.values()))
+
+
+def _party(me: str, body: Body, links: dict[str, Connection], control: Connection) -> None:
+    """The main function of a party's process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    transport = PipeTransport(me, links, control)
+    try:
+        result = body(transport)
+        unread = transport.unread()
+        if unread:
+            sender, count = next(iter(unread.items()))
+            raise ChannelError(
+                f"{me!r} ended with {count} messages of {sender!r} that it never received.", sender
+            )
+        transport.report("result", result)
+    except BaseException as error:
+        transport.report("error", _picklable(error))
+
+
+def _picklable(error: BaseException) -> BaseException:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return VfslError(f"{type(error).__name__}: {error}")
+    return error

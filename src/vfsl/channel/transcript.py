@@ -1,0 +1,93 @@
+"""Who sent what to whom: every message of a run, and what each receiver saw of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from vfsl.record import Flow
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message that left a party."""
+
+    sequence: int
+    sender: str
+    receiver: str
+    name: str  # with its scope: "train/round 7/residual"
+    kind: str
+    bytes: int
+    seconds: float  # since the epoch, so that entries of several processes can be merged
+    fact: str
+
+    @property
+    def message(self) -> str:
+        """The declared name, without the scope."""
+        return self.name.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One message as its receiver saw it, kept only where a test asks for views."""
+
+    receiver: str
+    sender: str
+    name: str
+    kind: str
+    body: bytes
+
+
+class Transcript:
+    """Collects the messages of a run from all channels that write to it.
+
+    Parameters
+    ----------
+    keep_views : bool
+        Also keep the opened bytes that each party received, for privacy tests.
+    """
+
+    def __init__(self, *, keep_views: bool = False) -> None:
+        self.keep_views = keep_views
+        self.entries: list[Entry] = []
+        self.sights: list[Sight] = []
+        self._lock = threading.Lock()
+
+    def sent(self, sender: str, receiver: str, name: str, kind: str, size: int, fact: str) -> None:
+        with self._lock:
+            number = len(self.entries)
+            self.entries.append(
+                Entry(number, sender, receiver, name, kind, size, time.time(), fact)
+            )
+
+    def seen(self, receiver: str, sender: str, name: str, kind: str, body: bytes) -> None:
+        if self.keep_views:
+            with self._lock:
+                self.sights.append(Sight(receiver, sender, name, kind, body))
+
+    def merge(self, entries: Iterable[Entry], sights: Iterable[Sight]) -> None:
+        """Take in what another process recorded, in the order of time."""
+        with self._lock:
+            together = sorted([*self.entries, *entries], key=lambda entry: entry.seconds)
+            self.entries = [replace(entry, sequence=i) for i, entry in enumerate(together)]
+            self.sights.extend(sights)
+
+    def view(self, party: str) -> list[tuple[str, str, bytes]]:
+        """What one party received: (sender, name, bytes), by sender in the order of arrival."""
+        mine = [(s.sender, s.name, s.body) for s in self.sights if s.receiver == party]
+        return sorted(mine, key=lambda sight: sight[0])
+
+    def flows(self, step: str) -> tuple[Flow, ...]:
+        """The messages summed up by sender, receiver and declared name, in order of appearance."""
+        sums: dict[tuple[str, str, str, str, str], list[int]] = {}
+        for entry in self.entries:
+            line = (entry.sender, entry.receiver, entry.message, entry.kind, entry.fact)
+            counts = sums.setdefault(line, [0, 0])
+            counts[0] += 1
+            counts[1] += entry.bytes
+        return tuple(
+            Flow(step, sender, receiver, message, kind, messages, size, fact)
+            for (sender, receiver, message, kind, fact), (messages, size) in sums.items()
+        )

@@ -1,0 +1,268 @@
+"""Messages as bytes: typed, versioned, checked and length-limited; never pickle.
+
+frame  = "VF" | version | 0 | crc32 of the body | length of the body | body
+body   = name, value        each value: a one-byte tag, then its content, numbers little-endian
+Array data starts at a multiple of eight bytes, so that a decoded array is a view, not a copy.
+The checksum catches accidents on unsealed channels; forgery is the sealing layer's business.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from typing import Any, Final
+
+import numpy as np
+
+from vfsl.errors import UnsupportedValue, WireError
+from vfsl.values import PROTECTED, Array, Protected, Wire
+
+VERSION: Final = 1
+MAX_BYTES: Final = 1 << 30
+MAX_DEPTH: Final = 16
+MAX_INTEGER_BYTES: Final = 1 << 16
+
+_HEADER = struct.Struct("<2sBBIQ")
+_MAGIC = b"VF"
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+_F64 = struct.Struct("<d")
+_ALIGNMENT = 8
+
+# The position is the code on the wire: append, never reorder.
+_DTYPES = [
+    np.dtype(name)
+    for name in ("?", "<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<u8", "<f4", "<f8")
+]
+_DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+_PROTECTED_CODES = {kind: code for code, kind in enumerate(PROTECTED)}
+
+
+def encode(name: str, value: Wire, *, max_bytes: int = MAX_BYTES) -> bytes:
+    """The frame of one message; what may not cross a channel raises ``UnsupportedValue``."""
+    writer = _Writer(max_bytes)
+    writer.text(name)
+    writer.value(value, depth=0)
+    crc = 0
+    for part in writer.parts:
+        crc = zlib.crc32(part, crc)
+    header = _HEADER.pack(_MAGIC, VERSION, 0, crc, writer.size)
+    return b"".join([header, *writer.parts])
+
+
+def decode(frame: bytes | memoryview, *, max_bytes: int = MAX_BYTES) -> tuple[str, Wire]:
+    """Name and value of a frame; arrays are read-only views of it."""
+    view = memoryview(frame)
+    if len(view) < _HEADER.size:
+        raise WireError(f"A message of {len(view)} bytes is shorter than its header.")
+    magic, version, reserved, crc, size = _HEADER.unpack(view[: _HEADER.size])
+    body = view[_HEADER.size :]
+    if magic != _MAGIC or reserved != 0:
+        raise WireError("These bytes are not a vfsl message.")
+    if version != VERSION:
+        raise WireError(f"The message has wire version {version}; this vfsl reads {VERSION}.")
+    if size > max_bytes:
+        raise WireError(f"The message announces {size} bytes; the limit is {max_bytes}.")
+    if size != len(body):
+        raise WireError(f"The message announces {size} bytes but has {len(body)}.")
+    if zlib.crc32(body) != crc:
+        raise WireError("The message is damaged: its checksum does not match.")
+    reader = _Reader(body)
+    name = reader.text()
+    value = reader.value(depth=0)
+    reader.end()
+    return name, value
+
+
+class _Writer:
+    """Collects the parts of a body; large buffers are copied once, by the final join."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.parts: list[bytes | memoryview] = []
+        self.size = 0
+        self._max_bytes = max_bytes
+
+    def add(self, part: bytes | memoryview) -> None:
+        self.size += len(part)
+        if self.size > self._max_bytes:
+            raise UnsupportedValue(
+                f"The message has more than {self._max_bytes} bytes; send it in several parts."
+            )
+        self.parts.append(part)
+
+    def text(self, text: str) -> None:
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            raise UnsupportedValue("A text with lone surrogates may not cross a channel.") from None
+        self.add(_U32.pack(len(data)))
+        self.add(data)
+
+    def value(self, value: Wire, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise UnsupportedValue(f"The message nests deeper than {MAX_DEPTH} levels.")
+        match value:
+            case None:
+                self.add(b"N")
+            case bool() | np.bool_():
+                self.add(b"T" if value else b"F")
+            case int() | np.integer():
+                self._integer(int(value))
+            case float() | np.floating():
+                self.add(b"d" + _F64.pack(float(value)))
+            case str():
+                self.add(b"s")
+                self.text(value)
+            case bytes():
+                self.add(b"b" + _U64.pack(len(value)))
+                self.add(value)
+            case np.ndarray():
+                self._array(value)
+            case list() | tuple():
+                self.add(b"l" + _U32.pack(len(value)))
+                for item in value:
+                    self.value(item, depth + 1)
+            case dict():
+                self._mapping(value, depth)
+            case Protected() if type(value) in _PROTECTED_CODES:
+                self.add(b"p" + bytes([_PROTECTED_CODES[type(value)]]))
+                self.value(value.payload, depth + 1)
+            case _:
+                raise UnsupportedValue(
+                    f"A value of type {type(value).__name__} may not cross a channel; send "
+                    "numbers, text, bytes, numpy arrays, or lists and dicts of those."
+                )
+
+    def _integer(self, value: int) -> None:
+        data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+        if len(data) > MAX_INTEGER_BYTES:
+            raise UnsupportedValue(
+                f"An integer of {len(data)} bytes may not cross a channel; the limit is "
+                f"{MAX_INTEGER_BYTES}."
+            )
+        self.add(b"i" + _U32.pack(len(data)))
+        self.add(data)
+
+    def _mapping(self, value: dict[Any, Any], depth: int) -> None:
+        self.add(b"m" + _U32.pack(len(value)))
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise UnsupportedValue(
+                    "The keys of a dict on a channel must be text. "
+                    f"Got {type(key).__name__} instead."
+                )
+            self.text(key)
+            self.value(item, depth + 1)
+
+    def _array(self, array: Array) -> None:
+        dtype = array.dtype.newbyteorder("<")
+        if dtype not in _DTYPE_CODES:
+            raise UnsupportedValue(
+                f"An array of dtype {array.dtype} may not cross a channel; use booleans, integers "
+                "or floats of up to 64 bits."
+            )
+        data = np.ascontiguousarray(array, dtype=dtype)
+        self.add(b"a" + bytes([_DTYPE_CODES[dtype], array.ndim]))
+        self.add(b"".join(_U64.pack(length) for length in array.shape))
+        self.add(bytes(-self.size % _ALIGNMENT))
+        self.add(data.reshape(-1).view(np.uint8).data if data.size else b"")
+
+
+class _Reader:
+    """Reads a body; every length is checked against what is left before it is believed."""
+
+    def __init__(self, body: memoryview) -> None:
+        self._body = body
+        self._at = 0
+
+    def take(self, count: int) -> memoryview:
+        stop = self._at + count
+        if stop > len(self._body):
+            raise WireError("The message ends in the middle of a value.")
+        part = self._body[self._at : stop]
+        self._at = stop
+        return part
+
+    def end(self) -> None:
+        if self._at != len(self._body):
+            raise WireError(f"The message has {len(self._body) - self._at} bytes after its value.")
+
+    def _count(self) -> int:
+        """A number of items, each of which takes at least one byte."""
+        count: int = _U32.unpack(self.take(4))[0]
+        if count > len(self._body) - self._at:
+            raise WireError("The message announces more items than it can hold.")
+        return count
+
+    def text(self) -> str:
+        try:
+            return bytes(self.take(self._count())).decode()
+        except UnicodeDecodeError:
+            raise WireError("The message holds a text that is not UTF-8.") from None
+
+    def value(self, depth: int) -> Wire:
+        if depth > MAX_DEPTH:
+            raise WireError(f"The message nests deeper than {MAX_DEPTH} levels.")
+        tag = bytes(self.take(1))
+        match tag:
+            case b"N":
+                return None
+            case b"T":
+                return True
+            case b"F":
+                return False
+            case b"i":
+                return self._integer()
+            case b"d":
+                return _F64.unpack(self.take(8))[0]
+            case b"s":
+                return self.text()
+            case b"b":
+                return bytes(self.take(_U64.unpack(self.take(8))[0]))
+            case b"a":
+                return self._array()
+            case b"l":
+                return [self.value(depth + 1) for _ in range(self._count())]
+            case b"m":
+                return self._mapping(depth)
+            case b"p":
+                code = self.take(1)[0]
+                if code >= len(PROTECTED):
+                    raise WireError(f"The message has an unknown protection code {code}.")
+                return PROTECTED[code](self.value(depth + 1))
+        raise WireError(f"The message has an unknown type tag {tag!r}.")
+
+    def _integer(self) -> int:
+        data = self.take(self._count())
+        if not 0 < len(data) <= MAX_INTEGER_BYTES:
+            raise WireError(f"The message has an integer of {len(data)} bytes.")
+        return int.from_bytes(data, "little", signed=True)
+
+    def _mapping(self, depth: int) -> dict[str, Wire]:
+        count = self._count()
+        mapping = {}
+        for _ in range(count):
+            key = self.text()
+            mapping[key] = self.value(depth + 1)
+        if len(mapping) != count:
+            raise WireError("The message has a dict with a repeated key.")
+        return mapping
+
+    def _array(self) -> Array:
+        code, dimensions = self.take(2)
+        if code >= len(_DTYPES) or dimensions > 8:
+            raise WireError("The message has an array of an unknown type.")
+        dtype = _DTYPES[code]
+        shape = struct.unpack(f"<{dimensions}Q", self.take(8 * dimensions))
+        # Zero lengths must not hide absurd ones: numpy would still compute their strides.
+        if math.prod(max(length, 1) for length in shape) * dtype.itemsize > 1 << 48:
+            raise WireError("The message announces an array larger than any memory.")
+        if any(self.take(-self._at % _ALIGNMENT)):
+            raise WireError("The message has an array with a damaged padding.")
+        data = self.take(math.prod(shape) * dtype.itemsize)
+        array = np.frombuffer(data, dtype=dtype).reshape(shape)
+        if code == 0 and array.size and np.frombuffer(data, dtype=np.uint8).max() > 1:
+            raise WireError("The message has a boolean that is neither true nor false.")
+        array.flags.writeable = False
+        return array

@@ -1,0 +1,6 @@
+"""Federated estimators: each party trains and keeps only its own share."""
+
+from vfsl.estimators.base import Federated, Part, Roles, Share
+from vfsl.estimators.linear import LinearRegression
+
+__all__ = ["Federated", "LinearRegression", "Part", "Roles", "Share"]

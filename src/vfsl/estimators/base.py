@@ -1,0 +1,99 @@
+"""What federated estimators share: roles, parts of the data, the federation they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from vfsl.channel import Channel
+from vfsl.data import PartyTable
+from vfsl.errors import ConfigError
+from vfsl.values import Array
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Who plays which role; the same for all parties of a step."""
+
+    label_holder: str
+    feature_holders: tuple[str, ...]
+    key_holder: str
+
+    def __post_init__(self) -> None:
+        if len({*self.everyone}) != len(self.everyone):
+            raise ConfigError(f"Each role needs a party of its own. Got {self.everyone} instead.")
+
+    @property
+    def data_holders(self) -> tuple[str, ...]:
+        """All parties with columns, in the fixed order in which sums are formed."""
+        return (self.label_holder, *self.feature_holders)
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        return (*self.data_holders, self.key_holder)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one party brings to a step: its own table, and which rows in the common order."""
+
+    table: PartyTable
+    rows: Rows
+    target: Array | None = None  # only at the label holder
+    weights: Array | None = None  # only at the label holder
+
+
+@dataclass(frozen=True)
+class Share:
+    """One party's part of a fitted model, as plain JSON values. It never leaves the party."""
+
+    party: str
+    model: str
+    state: Mapping[str, Any]
+    rounds: tuple[Mapping[str, Any], ...] = ()
+    stop_reason: str | None = None
+    notes: tuple[str, ...] = field(default=())
+
+
+class StepReport(Protocol):
+    """What a federation keeps of a finished step."""
+
+    def __call__(
+        self,
+        *,
+        metrics: Mapping[str, Any] | None = None,
+        rounds: tuple[Mapping[str, Any], ...] = (),
+        stop_reason: str | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None: ...
+
+
+class Federated(Protocol):
+    """The little that estimators need of a federation."""
+
+    security: int
+
+    @property
+    def scheme(self) -> str:
+        """The homomorphic scheme of linear models."""
+        ...
+
+    def roles(self, label_holder: str) -> Roles:
+        """Roles with that label holder; the other aligned parties hold features."""
+        ...
+
+    def parts(self, label: tuple[str, str]) -> dict[str, Part]:
+        """The aligned rows of every party; the label column goes to its holder as the target."""
+        ...
+
+    def run(
+        self, step: str, roles: Mapping[str, Callable[[Channel], Any]], settings: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], StepReport]:
+        """Run roles together as one step; their results, and where to report the outcome."""
+        ...

@@ -1,0 +1,495 @@
+"""A federation on one machine: party tables, the steps that were run on them, and their ledger.
+
+Roles get their own table and a channel, as they would between organisations; this module only
+arranges them. What one party must not see never passes through another party's role here.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vfsl.align import (
+    Alignment,
+    Caution,
+    IdList,
+    Limits,
+    Normalise,
+    Progress,
+    RowPlan,
+    align_hub,
+    align_server,
+    mark_client,
+    mark_server,
+    prepare_ids,
+)
+from vfsl.channel import Role, Transcript, run_together
+from vfsl.crypto import SCHEMES
+from vfsl.data import Kind, PartyTable
+from vfsl.errors import ConfigError, DataError
+from vfsl.estimators.base import Part, Roles, StepReport
+from vfsl.record import Flow, PartyFacts, RunRecord, StepRecord, fingerprint, versions
+
+# scheme="auto": a fixed table, never "plain".
+AUTO = {"linear": "paillier"}
+
+Renderer = Callable[[RunRecord, Path], None]
+_renderers: dict[str, Renderer] = {}
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in a run, for progress displays."""
+
+    step: str
+    stage: str
+    done: int = 0
+    total: int | None = None
+
+
+OnEvent = Callable[[Event], None]
+
+
+def simulate(
+    tables: Mapping[str, pd.DataFrame | PartyTable],
+    *,
+    id: str | list[str] | Mapping[str, str | list[str]] = "id",
+    labels: Mapping[str, str] | None = None,
+    kinds: Mapping[str, Mapping[str, str]] | None = None,
+    scheme: str = "auto",
+    security: int = 128,
+    seed: int = 0,
+    on: str = "memory",
+    key_holder: str = "K",
+    on_event: OnEvent | None = None,
+) -> Federation:
+    """A federation of tables, every party on this machine, by the code that organisations run.
+
+    Parameters
+    ----------
+    tables : mapping of party name to DataFrame or PartyTable
+    id : str, list of str, or mapping by party
+        The id column; a list for composite ids.
+    labels : mapping of party to column, optional
+        Columns that are labels: never used as features, and they may have unknown cells.
+    kinds : mapping of party to {column: "numeric" | "categorical"}, optional
+        Kinds that differ from the inferred ones.
+    scheme : {"auto", "plain", "paillier", "bfv"}
+        How numbers are encrypted. "auto" picks by the kind of model, and never "plain".
+    security : {128, 112}
+        Security level of keys, in bits.
+    seed : int
+        Fixes learning randomness and, since nothing needs protection here, the row order.
+    on : {"memory", "processes"}
+        Parties as threads, or as processes of their own.
+    key_holder : str
+        Name of the party that holds the secret key.
+
+    Returns
+    -------
+    Federation
+    """
+    made = {
+        party: table
+        if isinstance(table, PartyTable)
+        else PartyTable.from_frame(
+            table,
+            party=party,
+            id=id[party] if isinstance(id, Mapping) else id,
+            label=(labels or {}).get(party),
+            kinds=dict((kinds or {}).get(party, {})),
+        )
+        for party, table in tables.items()
+    }
+    for what, named in (("labels", labels), ("kinds", kinds)):
+        for party in named or {}:
+            if party not in made:
+                raise ConfigError(_unknown_party(f"The {what} parameter names", party, made))
+    return Federation(
+        made,
+        scheme=scheme,
+        security=security,
+        seed=seed,
+        on=on,
+        key_holder=key_holder,
+        on_event=on_event,
+    )
+
+
+class Federation:
+    """Party tables, an alignment of their rows, and a record of all steps. Made by `simulate`.
+
+    Attributes
+    ----------
+    tables : dict of PartyTable
+    plan : RowPlan or None
+        The rows that the parties have in common, once aligned.
+    transcript : Transcript
+        The messages of the last step.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, PartyTable],
+        *,
+        scheme: str = "auto",
+        security: int = 128,
+        seed: int = 0,
+        on: str = "memory",
+        key_holder: str = "K",
+        on_event: OnEvent | None = None,
+        keep_views: bool = False,
+    ) -> None:
+        if len(tables) < 2:
+            raise ConfigError(
+                f"A federation needs at least two parties. Got {len(tables)} instead."
+            )
+        if key_holder in tables:
+            raise ConfigError(
+                f"The key holder must have no data, but {key_holder!r} also has a table; "
+                "choose another key_holder name."
+            )
+        if scheme != "auto" and scheme not in SCHEMES:
+            raise ConfigError(
+                f"The scheme must be one of {['auto', *SCHEMES]}. Got {scheme!r} instead."
+            )
+        if on not in ("memory", "processes"):
+            raise ConfigError(f"Parties run on 'memory' or 'processes'. Got {on!r} instead.")
+        self.tables = dict(tables)
+        self.plan: RowPlan | None = None
+        self.security = security
+        self.seed = seed
+        self.key_holder = key_holder
+        self.transcript = Transcript()
+        self._scheme = scheme
+        self._on = on
+        self._on_event = on_event
+        self._keep_views = keep_views
+        self._steps: list[StepRecord] = []
+        self._step = ""
+        self._normalise: Normalise | None = None
+        self._run_id = secrets.token_hex(8)
+        self._created = datetime.now(UTC).isoformat(timespec="seconds")
+        self._fingerprint_keys = {party: secrets.token_bytes(32) for party in tables}
+
+    # ---- steps --------------------------------------------------------------------------------
+
+    def align(
+        self,
+        *parties: str,
+        protocol: str = "blind-rsa",
+        hub: str | None = None,
+        normalise: Normalise | None = None,
+        limits: Limits | None = None,
+        state: Mapping[str, Path | str] | None = None,
+    ) -> RowPlan:
+        """Find the rows that parties have in common, by private set intersection.
+
+        Parameters
+        ----------
+        *parties : str
+            Two or more parties; all of them by default.
+        protocol : {"blind-rsa", "ecdh"}
+        hub : str, optional
+            The party that asks the others and sets the common order; by default the last one.
+        normalise : Normalise, optional
+            How ids are made comparable.
+        limits : Limits, optional
+            What each party allows: questions a period, least overlap.
+        state : mapping of party to folder, optional
+            Where a party keeps its key and finished values, to resume or re-align later.
+
+        Returns
+        -------
+        RowPlan
+        """
+        chosen = parties or tuple(self.tables)
+        for party in chosen:
+            self._check_party("align was asked for", party)
+        if len(set(chosen)) < 2 or len(set(chosen)) != len(chosen):
+            raise ConfigError(f"align needs two or more different parties. Got {chosen} instead.")
+        hub = chosen[-1] if hub is None else hub
+        if hub not in chosen:
+            raise ConfigError(f"The hub must be one of {', '.join(chosen)}. Got {hub!r} instead.")
+        cautions: list[str] = []
+        how = self._alignments(chosen, protocol, limits, state, cautions)
+        ids = {party: self._ids(party, normalise) for party in chosen}
+        servers = [party for party in chosen if party != hub]
+        roles: dict[str, Role] = {
+            party: partial(align_server, hub=hub, ids=ids[party], how=how[party])
+            for party in servers
+        }
+        order = self.rng("row order")
+        roles[hub] = partial(align_hub, servers=servers, ids=ids[hub], how=how[hub], rng=order)
+        settings = {"protocol": protocol, "parties": list(chosen), "hub": hub}
+        shares, report = self.run("align", roles, settings)
+        self.plan = RowPlan({party: shares[party] for party in chosen})
+        report(metrics=_flat(self.plan.counts()), notes=tuple(cautions))
+        self._normalise = normalise
+        return self.plan
+
+    def mark(
+        self,
+        *,
+        positives: str,
+        label_holder: str,
+        protocol: str = "blind-rsa",
+        limits: Limits | None = None,
+        state: Mapping[str, Path | str] | None = None,
+    ) -> RowPlan:
+        """Mark the label holder's aligned rows: +1 if the positive holder knows them, else −1.
+
+        The label holder asks with its aligned rows only; nothing returns to the positive holder and
+        no row is dropped.
+
+        Parameters
+        ----------
+        positives : str
+            The party whose ids are known positives.
+        label_holder : str
+            The aligned party that receives the marks.
+        protocol, limits, state
+            As in `align`.
+
+        Returns
+        -------
+        RowPlan
+            The plan, with ``plan[label_holder].marks``.
+        """
+        plan = self._aligned()
+        self._check_party("The positives parameter names", positives)
+        if positives in plan.parties or label_holder not in plan.parties:
+            raise ConfigError(
+                f"The label holder must be aligned and the positive holder must not. Got "
+                f"label_holder={label_holder!r} and positives={positives!r}; aligned are "
+                f"{', '.join(plan.parties)}."
+            )
+        cautions: list[str] = []
+        how = self._alignments((positives, label_holder), protocol, limits, state, cautions)
+        roles: dict[str, Role] = {
+            positives: partial(
+                mark_server,
+                client=label_holder,
+                ids=self._ids(positives, self._normalise),
+                how=how[positives],
+            ),
+            label_holder: partial(
+                mark_client,
+                holder=positives,
+                ids=self._ids(label_holder, self._normalise),
+                share=plan[label_holder],
+                how=how[label_holder],
+            ),
+        }
+        settings = {"protocol": protocol, "positives": positives, "label_holder": label_holder}
+        results, report = self.run("mark", roles, settings)
+        self.plan = plan.with_share(results[label_holder])
+        report(metrics=_flat(self.plan.counts()), notes=tuple(cautions))
+        return self.plan
+
+    def run(
+        self, step: str, roles: Mapping[str, Role], settings: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], StepReport]:
+        """Run roles together as one step of this federation.
+
+        Returns
+        -------
+        results : dict by party
+        report : function
+            Call it with metrics, rounds and the stop reason; it writes the step's record.
+        """
+        self._step = step
+        started = time.perf_counter()
+        self.transcript = Transcript(keep_views=self._keep_views)
+        self._emit(step, "start")
+        results = run_together(roles, on=self._on, transcript=self.transcript)
+        self._emit(step, "end")
+        return results, self._reporter(step, settings, time.perf_counter() - started)
+
+    # ---- what steps ask of a federation -------------------------------------------------------
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of linear models under this federation's setting."""
+        return AUTO["linear"] if self._scheme == "auto" else self._scheme
+
+    def roles(self, label_holder: str) -> Roles:
+        """Roles with that label holder; the other aligned parties hold features."""
+        plan = self._aligned()
+        self._check_party("The label names", label_holder)
+        if label_holder not in plan.parties:
+            raise ConfigError(
+                f"Party {label_holder!r} holds the label but was not aligned; aligned are "
+                f"{', '.join(plan.parties)}."
+            )
+        others = tuple(party for party in plan.parties if party != label_holder)
+        return Roles(label_holder, others, self.key_holder)
+
+    def parts(self, label: tuple[str, str]) -> dict[str, Part]:
+        """The aligned rows of every party; the label column goes to its holder as the target."""
+        plan = self._aligned()
+        holder, column = label
+        self._check_party("The label names", holder)
+        parts = {
+            party: Part(self.tables[party], plan[party].overlap)
+            for party in plan.parties
+            if party != holder
+        }
+        table = self.tables[holder]
+        target = table.column(column).iloc[plan[holder].overlap]
+        if table.kinds[column] is not Kind.LABEL:
+            table = table.without([column])
+        parts[holder] = Part(table, plan[holder].overlap, target=_numbers(target, label))
+        return parts
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """Learning randomness for one purpose, fixed by the seed."""
+        return np.random.default_rng([self.seed, *purpose.encode()])
+
+    # ---- what happened ------------------------------------------------------------------------
+
+    @property
+    def record(self) -> RunRecord:
+        """Everything that was run so far."""
+        facts = {
+            party: PartyFacts(len(table), len(table.columns), self._fingerprint(party, table))
+            for party, table in self.tables.items()
+        }
+        return RunRecord(
+            run=self._run_id,
+            created=self._created,
+            seed=self.seed,
+            scheme=self._scheme,
+            parties=facts,
+            steps=tuple(self._steps),
+            versions=versions(),
+        )
+
+    @property
+    def ledger(self) -> pd.DataFrame:
+        """What left each party so far: one line per step, sender, receiver and message."""
+        columns = list(Flow.__dataclass_fields__)
+        lines = [asdict(flow) for step in self._steps for flow in step.flows]
+        return pd.DataFrame(lines, columns=columns)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report of everything run so far; the format follows the suffix."""
+        path = Path(path)
+        if path.suffix not in _renderers:
+            known = ", ".join(sorted(_renderers)) or "none; import vfsl.report"
+            raise ConfigError(f"No report format for {path.suffix!r}; known are {known}.")
+        _renderers[path.suffix](self.record, path)
+        return path
+
+    # ---- internals ----------------------------------------------------------------------------
+
+    def _ids(self, party: str, normalise: Normalise | None) -> IdList:
+        return prepare_ids(party, self.tables[party].ids.tolist(), normalise=normalise)
+
+    def _alignments(
+        self,
+        parties: Sequence[str],
+        protocol: str,
+        limits: Limits | None,
+        state: Mapping[str, Path | str] | None,
+        cautions: list[str],
+    ) -> dict[str, Alignment]:
+        """How each party takes part; events reach us only from parties in this process."""
+
+        def hear(event: Progress | Caution) -> None:
+            if isinstance(event, Caution):
+                cautions.append(event.text)
+            else:
+                self._emit(self._step, f"{event.party} {event.stage}", event.done, event.total)
+
+        return {
+            party: Alignment(
+                protocol=protocol,
+                security=self.security,
+                limits=limits or Limits(),
+                state=(state or {}).get(party),
+                on_event=hear if self._on == "memory" else None,
+            )
+            for party in parties
+        }
+
+    def _reporter(self, step: str, settings: Mapping[str, Any], seconds: float) -> StepReport:
+        flows = self.transcript.flows(step)
+
+        def report(
+            *,
+            metrics: Mapping[str, Any] | None = None,
+            rounds: Sequence[Mapping[str, Any]] = (),
+            stop_reason: str | None = None,
+            notes: Sequence[str] = (),
+        ) -> None:
+            done = StepRecord(
+                step,
+                settings,
+                seconds,
+                metrics or {},
+                tuple(rounds),
+                stop_reason,
+                tuple(notes),
+                flows,
+            )
+            self._steps.append(done)
+
+        return report
+
+    def _fingerprint(self, party: str, table: PartyTable) -> str:
+        content = pd.util.hash_pandas_object(table.frame, index=False).to_numpy().tobytes()
+        ids = "\x1f".join(map(str, table.ids)).encode()
+        return fingerprint(self._fingerprint_keys[party], ids, content)
+
+    def _aligned(self) -> RowPlan:
+        if self.plan is None:
+            raise ConfigError("The parties are not aligned yet: call align first.")
+        return self.plan
+
+    def _check_party(self, what: str, party: str) -> None:
+        if party not in self.tables:
+            raise ConfigError(_unknown_party(what, party, self.tables))
+
+    def _emit(self, step: str, stage: str, done: int = 0, total: int | None = None) -> None:
+        if self._on_event is not None:
+            self._on_event(Event(step, stage, done, total))
+
+
+def register_renderer(suffix: str, renderer: Renderer) -> None:
+    """Make `Federation.report` write files of that suffix."""
+    _renderers[suffix] = renderer
+
+
+def _unknown_party(what: str, party: str, known: Mapping[str, Any]) -> str:
+    return f"{what} party {party!r}, which has no table; the parties are {', '.join(known)}."
+
+
+def _flat(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Counts by name; nested ones as "rest of A"."""
+    flat: dict[str, Any] = {}
+    for name, value in counts.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name} of {party}": count for party, count in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _numbers(target: pd.Series[Any], label: tuple[str, str]) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(pd.to_numeric(target), dtype=np.float64)
+    except (ValueError, TypeError):
+        raise DataError(
+            f"Column {label[1]!r} of party {label[0]!r} is the target of a regression, but it "
+            "holds text; expected numbers."
+        ) from None

@@ -1,0 +1,210 @@
+"""Jobs: a typed TOML file that says which tables, which steps and with which settings.
+
+A mistake is one sentence that names the field, what came and what was expected; nothing is written
+before the whole job has succeeded.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from vfsl import store
+from vfsl.data import read_table, write_table
+from vfsl.errors import ConfigError
+from vfsl.estimators import LinearRegression
+from vfsl.federation import Federation, OnEvent
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class RunSection(_Strict):
+    """Settings of the whole run."""
+
+    seed: int = 0
+    scheme: Literal["auto", "plain", "paillier", "bfv"] = "auto"
+    security: Literal[128, 112] = 128
+    channel: Literal["memory", "processes"] = "memory"
+    key_holder: str = "K"
+
+
+class PartySection(_Strict):
+    """One party's table."""
+
+    table: str
+    id: str | list[str]
+    label: str | None = None
+    kinds: dict[str, Literal["numeric", "categorical"]] = {}
+    duplicates: Literal["error", "first"] = "error"
+
+
+class AlignStep(_Strict):
+    """Find the common rows."""
+
+    do: Literal["align"]
+    parties: list[str] | None = None
+    protocol: Literal["blind-rsa", "ecdh"] = "blind-rsa"
+
+
+class TrainStep(_Strict):
+    """Train a federated model and predict the aligned rows."""
+
+    do: Literal["train"]
+    model: Literal["linear"]
+    label: tuple[str, str] = Field(strict=False)
+    l2: float = Field(default=0.0, ge=0)
+    max_rounds: int = Field(default=100, ge=1)
+
+
+Step = Annotated[AlignStep | TrainStep, Field(discriminator="do")]
+
+
+class Job(_Strict):
+    """A whole job."""
+
+    run: RunSection = RunSection()
+    parties: dict[str, PartySection] = Field(min_length=2)
+    steps: list[Step] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _parties_exist(self) -> Job:
+        for number, step in enumerate(self.steps):
+            named = step.parties or [] if isinstance(step, AlignStep) else [step.label[0]]
+            for party in named:
+                if party not in self.parties:
+                    raise ValueError(
+                        f"steps[{number}] names party {party!r}, which has no table; the parties "
+                        f"are {', '.join(self.parties)}"
+                    )
+        return self
+
+
+def load_job(path: Path) -> Job:
+    """Read and check a job file."""
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except FileNotFoundError:
+        raise ConfigError(f"The job file {path} does not exist.") from None
+    except IsADirectoryError:
+        raise ConfigError(f"The job file {path} is a folder.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The job file {path} is not valid TOML: {error}.") from None
+    try:
+        return Job.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(f"In {path}: {_sentence(error)}") from None
+
+
+def run_job(job: Job, folder: Path, out: Path, on_event: OnEvent | None = None) -> Federation:
+    """Run a job whose paths are relative to ``folder``; results appear in ``out`` at its end."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"The output folder {out} exists and is not empty; choose another name.")
+    tables = {
+        party: read_table(
+            folder / section.table,
+            party=party,
+            id=section.id,
+            label=section.label,
+            kinds=dict(section.kinds),
+            duplicates=section.duplicates,
+        )
+        for party, section in job.parties.items()
+    }
+    settings = job.run
+    fed = Federation(
+        tables,
+        scheme=settings.scheme,
+        security=settings.security,
+        seed=settings.seed,
+        on=settings.channel,
+        key_holder=settings.key_holder,
+        on_event=on_event,
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
+        unfinished = Path(name) / "run"
+        for number, step in enumerate(job.steps, start=1):
+            _run_step(fed, step, unfinished, number)
+        fed.record.save(unfinished)
+        fed.report(unfinished / "report.html")
+        if out.exists():
+            out.rmdir()
+        shutil.move(unfinished, out)
+    return fed
+
+
+def _run_step(fed: Federation, step: AlignStep | TrainStep, out: Path, number: int) -> None:
+    if isinstance(step, AlignStep):
+        plan = fed.align(*(step.parties or ()), protocol=step.protocol)
+        for party in plan.parties:
+            ids = fed.tables[party].ids[plan[party].overlap]
+            write_table(pd.DataFrame({"id": ids}), out / "parties" / party / "aligned.csv")
+        return
+    holder, column = step.label
+    model = LinearRegression(l2=step.l2, max_rounds=step.max_rounds).fit(fed, label=step.label)
+    predictions = model.predict(fed)
+    for party, share in model.shares_.items():
+        store.write_json(out / "parties" / party / f"share-{number}.json", asdict(share))
+    rows = fed.plan[holder].overlap if fed.plan is not None else np.zeros(0, dtype=np.int64)
+    answer = pd.DataFrame({"id": fed.tables[holder].ids[rows], f"predicted {column}": predictions})
+    write_table(answer, out / "parties" / holder / f"predictions-{number}.csv")
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first mistake, in one sentence."""
+    first = error.errors()[0]
+    where = _place(first["loc"])
+    kind, given = first["type"], first.get("input")
+    if kind == "extra_forbidden":
+        return f"{where} is not a known field{_nearest(first['loc'])}."
+    if kind == "missing":
+        return f"{where} is missing."
+    if kind == "union_tag_invalid":
+        context = first["ctx"]
+        return (
+            f"{where}.do must be one of {context['expected_tags']}. Got {context['tag']!r} instead."
+        )
+    if kind == "union_tag_not_found":
+        return f"{where}.do is missing; it must be 'align' or 'train'."
+    if kind == "value_error":
+        return f"{first['ctx']['error']}."
+    wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    return f"{where} must be {wanted}. Got {given!r:.80} instead."
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part not in ("align", "train") or not text.endswith("]"):  # the tag of a step
+            text += f".{part}" if text else part
+    return text or "The job"
+
+
+def _nearest(location: tuple[int | str, ...]) -> str:
+    models: Mapping[str, type[BaseModel]] = {
+        "run": RunSection,
+        "parties": PartySection,
+        "align": AlignStep,
+        "train": TrainStep,
+    }
+    owner = next(
+        (models[str(part)] for part in reversed(location[:-1]) if str(part) in models), Job
+    )
+    fields = list(owner.model_fields)
+    close = difflib.get_close_matches(str(location[-1]), fields, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(fields)}"

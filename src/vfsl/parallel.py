@@ -1,0 +1,99 @@
+"""Worker processes for heavy local work, always spawned: forked SEAL and BLAS state hangs."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import TypeVar
+
+from vfsl.errors import ConfigError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_lock = threading.Lock()
+_pool: ProcessPoolExecutor | None = None
+_pool_size = 0
+_inside_worker = False
+
+
+def cores() -> int:
+    """How many worker processes to use: ``VFSL_WORKERS``, else the cores this process may use."""
+    asked = os.environ.get("VFSL_WORKERS")
+    if asked is None:
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
+    if not asked.isdigit() or int(asked) < 1:
+        raise ConfigError(
+            f"VFSL_WORKERS must be a whole number of at least 1. Got {asked!r} instead."
+        )
+    return int(asked)
+
+
+def spread(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    workers: int | None = None,
+) -> Iterator[Result]:
+    """Yield ``function(item)`` for each item, in order, computed by worker processes.
+
+    At most two items a worker are under way, so a long iterable streams in constant memory.
+    With one worker, or inside a worker, everything is computed here. ``function`` and the items
+    must pickle; they never leave this machine.
+    """
+    count = cores() if workers is None else workers
+    if count <= 1 or _inside_worker:
+        yield from map(function, items)
+        return
+    pool = _shared_pool(count)
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > 2 * count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def close_pool() -> None:
+    """End the worker processes; the next call of :func:`spread` starts new ones."""
+    global _pool
+    with _lock:
+        if _pool is not None:
+            _pool.shutdown(cancel_futures=True)
+            _pool = None
+
+
+def _shared_pool(size: int) -> ProcessPoolExecutor:
+    global _pool, _pool_size
+    with _lock:
+        if _pool is None or _pool_size < size:
+            if _pool is not None:
+                _pool.shutdown(wait=False)
+            else:
+                atexit.register(close_pool)
+            context = multiprocessing.get_context("spawn")
+            _pool = ProcessPoolExecutor(size, mp_context=context, initializer=_enter_worker)
+            _pool_size = size
+        return _pool
+
+
+def _enter_worker() -> None:
+    global _inside_worker
+    _inside_worker = True
+    # The parent decides when work stops; a Ctrl-C must not print a traceback for every worker.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,123 @@
+"""Run records: what was run on what, how it ended, and what left each party. Frozen, JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from vfsl import store
+from vfsl.errors import StoreError
+
+FORMAT = 1
+FILE_NAME = "record.json"
+_PACKAGES = ("vfsl", "numpy", "pandas", "scikit-learn", "scipy", "gmpy2", "cryptography")
+
+
+@dataclass(frozen=True)
+class Flow:
+    """All messages of one name from one party to another in one step: a line of the ledger."""
+
+    step: str
+    sender: str
+    receiver: str
+    message: str
+    kind: str
+    messages: int
+    bytes: int
+    fact: str
+
+
+@dataclass(frozen=True)
+class PartyFacts:
+    """What the record says of a party's data: sizes, and a fingerprint that only it can check."""
+
+    rows: int
+    columns: int
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step of a run."""
+
+    name: str
+    settings: Mapping[str, Any]
+    seconds: float
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    rounds: tuple[Mapping[str, Any], ...] = ()
+    stop_reason: str | None = None
+    notes: tuple[str, ...] = ()
+    flows: tuple[Flow, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A whole run."""
+
+    run: str
+    created: str
+    seed: int
+    scheme: str
+    parties: Mapping[str, PartyFacts]
+    steps: tuple[StepRecord, ...]
+    versions: Mapping[str, str]
+
+    @property
+    def ledger(self) -> tuple[Flow, ...]:
+        """What left each party, step by step."""
+        return tuple(flow for step in self.steps for flow in step.flows)
+
+    def save(self, folder: Path) -> Path:
+        path = folder / FILE_NAME
+        store.write_json(path, {"format": FORMAT, **asdict(self)})
+        return path
+
+    @classmethod
+    def load(cls, folder: Path) -> RunRecord:
+        path = folder / FILE_NAME
+        content = store.read_json(path)
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise StoreError(f"{path} is not a run record of format {FORMAT}.")
+        try:
+            steps = tuple(
+                StepRecord(
+                    **step
+                    | {
+                        "rounds": tuple(step["rounds"]),
+                        "notes": tuple(step["notes"]),
+                        "flows": tuple(Flow(**flow) for flow in step["flows"]),
+                    }
+                )
+                for step in content["steps"]
+            )
+            parties = {name: PartyFacts(**facts) for name, facts in content["parties"].items()}
+            rest = {key: content[key] for key in ("run", "created", "seed", "scheme", "versions")}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"{path} is damaged: {error}.") from None
+        return cls(parties=parties, steps=steps, **rest)
+
+
+def versions() -> dict[str, str]:
+    """Versions that matter for repeating a run."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def fingerprint(key: bytes, *parts: bytes) -> str:
+    """A keyed digest of data: nobody without the key can test guesses against it."""
+    digest = hmac.new(key, digestmod=hashlib.sha256)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.hexdigest()[:32]

@@ -1,0 +1,74 @@
+"""Files of a run: written to a temporary name and moved, so nobody ever sees half of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from vfsl.errors import StoreError
+from vfsl.values import Array
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file beside ``path``; on success it takes that name, on error it goes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    with replacing(path) as file:
+        file.write(content)
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise StoreError(f"{path} does not exist.") from None
+    except ValueError as error:
+        raise StoreError(f"{path} is damaged: it is not JSON ({error}).") from None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Save named arrays of numbers or strings; objects are refused, since they would pickle."""
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise StoreError(f"{path}: array {name!r} holds Python objects, which are not stored.")
+    named: dict[str, Any] = dict(arrays)
+    with replacing(path) as file:
+        np.savez(file, **named)
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            return {name: content[name] for name in content.files}
+    except FileNotFoundError:
+        raise StoreError(f"{path} does not exist.") from None
+    except Exception as error:
+        raise StoreError(f"{path} is damaged: {type(error).__name__}.") from None
