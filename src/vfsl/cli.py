@@ -10,6 +10,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -19,7 +20,7 @@ from vfsl.errors import ConfigError, InputError, VfslError
 from vfsl.federation import Event, Federation
 from vfsl.job import load_job, run_job
 from vfsl.record import FILE_NAME, RunRecord
-from vfsl.report import summarise, write_page
+from vfsl.report import readable_bytes, summarise, write_page
 
 app = typer.Typer(
     help="Vertical federated semi-supervised learning.",
@@ -90,21 +91,23 @@ def demo(
 def ledger(folder: Annotated[Path, typer.Argument(help="A folder with a run record.")]) -> None:
     """Print who sent what to whom, how protected, how many bytes, and what it reveals."""
     summary = summarise([_record(folder)])["runs"][0]
-    table = Table(title=f"Ledger of run {summary['run']}", title_justify="left")
-    for name, right in (
-        ("step", False),
-        ("from", False),
-        ("to", False),
-        ("message", False),
-        ("protection", False),
-        ("count", True),
-        ("bytes", True),
-        ("what it reveals", False),
-    ):
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    out.print(f"Ledger of run {summary['run']}: what left each party, and what it reveals")
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for style in ("left", "left", "right", "left", "left"):
+        table.add_column(justify=style)
+    step = None
     for line in summary["ledger"]:
-        cells = ("step", "sender", "receiver", "message", "protection", "messages", "bytes", "fact")
-        table.add_row(*(str(line[cell]) for cell in cells))
+        if line["step"] != step:
+            step = line["step"]
+            table.add_row(end_section=True)
+            table.add_row(f"[bold]{escape(step)}[/bold]")
+        table.add_row(
+            escape(f"{line['sender']} → {line['receiver']}"),
+            escape(f"{line['message']} ×{line['messages']}"),
+            line["size"],
+            line["protection"],
+            escape(line["fact"]),
+        )
     out.print(table)
 
 
@@ -172,8 +175,9 @@ def _print_summary(fed: Federation, folder: Path) -> None:
         facts = [f"{name} {value}" for name, value in step["metrics"].items()]
         facts += [f"{len(step['rounds'])} rounds"] if step["rounds"] else []
         facts += [f"stopped: {step['stop_reason']}"] if step["stop_reason"] else []
-        facts += [f"{step['messages']} messages", f"{step['bytes']} bytes"]
-        out.print(f"{step['name']}: {', '.join(facts)} in {step['seconds']:.1f} s", markup=False)
+        facts += [f"{step['messages']} messages", readable_bytes(step["bytes"])]
+        line = f"{step['name']}: {', '.join(facts)} in {step['seconds']:.1f} s"
+        out.print(line, markup=False, soft_wrap=True)
         for note in step["notes"]:
             out.print(f"  note: {note}", markup=False)
     out.print(f"Results: {folder}", markup=False)

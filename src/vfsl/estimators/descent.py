@@ -22,7 +22,6 @@ Floats = npt.NDArray[np.float64]
 
 # Eigenvalues below this share of the largest are directions that the columns do not span.
 _RANK_CUT = 1e-10
-_WORD = 2**62
 _FINE = 1e-9  # share of the first gain below which rounding may make the gain grow
 
 
@@ -30,16 +29,19 @@ _FINE = 1e-9  # share of the first gain below which rounding may make the gain g
 class Width:
     """Fixed-point widths of the protocol: bits after the binary point, the same at all parties."""
 
-    columns: int = 18
+    columns: int = 20
     weights: int = 26
     scores: int = 20
     score_range: int = 6  # |score| < 2^score_range, in standard deviations of the target
 
     @classmethod
     def for_rows(cls, rows: int, total: int = 56) -> Width:
-        """The finest scores whose sums over that many rows stay within ``total`` bits."""
-        spare = total - cls.columns - cls.score_range - int(np.ceil(np.log2(max(rows, 2))))
-        return cls(scores=int(np.clip(spare, 8, 24)))
+        """The finest widths whose sums over that many rows stay within ``total`` bits.
+
+        Rounding errors of columns and scores weigh about the same in the result, so both get half.
+        """
+        spare = total - cls.score_range - int(np.ceil(np.log2(max(rows, 2))))
+        return cls(columns=spare // 2, scores=spare - spare // 2)
 
     @property
     def score_bound(self) -> int:
@@ -84,19 +86,15 @@ class Block:
 
     def scores(self) -> Integers:
         """Scores of all rows at the trial weights, exact integers until the last rounding."""
-        largest = int(np.abs(self.columns).sum(axis=1).max(initial=0))
-        if largest * int(np.abs(self.trial).max(initial=0)) >= _WORD:
-            raise BoundExceeded(
-                "The weights grew past the fixed-point range; raise the l2 penalty."
-            )
         drop = self.width.columns + self.width.weights - self.width.scores
-        scores = shift(self.columns @ self.trial, drop)
-        if np.abs(scores).max(initial=0) >= self.width.score_bound:
+        # Sums that end within the range are exact even if parts of them wrap; floats tell which.
+        size = np.abs(self.columns.astype(np.float64) @ self.trial.astype(np.float64))
+        if size.max(initial=0) >= float(self.width.score_bound << drop):
             raise BoundExceeded(
                 f"A score left the range of ±{2**self.width.score_range} standard deviations; "
                 "check for extreme values or raise the l2 penalty."
             )
-        return scores
+        return shift(self.columns @ self.trial, drop)
 
     def begin(self, sums: Integers) -> float:
         """Take in the gradient at zero weights; g·M⁻¹g, the size of what is left to gain."""

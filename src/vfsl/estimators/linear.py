@@ -107,7 +107,13 @@ class LinearRegression:
             )
             for party in roles.everyone
         }
-        settings = {"model": "linear", "label": list(label), "l2": self.l2}
+        settings = {
+            "model": "linear",
+            "label": list(label),
+            "l2": self.l2,
+            "scheme": fed.scheme,
+            "security": fed.security,
+        }
         shares, report = fed.run("train linear", jobs, settings)
         self.shares_: dict[str, Share] = {
             party: share for party, share in shares.items() if share is not None
@@ -116,7 +122,9 @@ class LinearRegression:
         self.n_rounds_ = len(held.rounds)
         self.stop_reason_ = held.stop_reason
         self._label = label
-        report(rounds=held.rounds, stop_reason=held.stop_reason, notes=held.notes)
+        # The target is standardised, so twice the loss is the unexplained share of its variance.
+        metrics = {"training_r2": 1 - 2 * held.rounds[-1]["loss"]}
+        report(metrics=metrics, rounds=held.rounds, stop_reason=held.stop_reason, notes=held.notes)
         return self
 
     def predict(self, fed: Federated) -> Array:
@@ -135,7 +143,7 @@ class LinearRegression:
             )
             for party in roles.everyone
         }
-        answers, report = fed.run("predict linear", jobs, {"model": "linear"})
+        answers, report = fed.run("predict linear", jobs, {"model": "linear", "scheme": fed.scheme})
         report()
         return np.asarray(answers[roles.label_holder])
 
@@ -279,7 +287,8 @@ def train_label_holder(
         terms = [block.measure(sums[:-1]), *_receive_terms(here, roles)]
         step, gain, stop = choose_step(terms, gain, first_gain, settings.tolerance)
         loss = _loss(terms, sums[-1], len(target), width)
-        rounds.append({"round": number, "trial_loss": loss, "gain": gain})
+        penalty = 0.5 * sum(term.penalty for term in terms)
+        rounds.append({"round": number, "loss": loss, "penalty": penalty, "gain": gain})
         reason = stop or reason
         step = step._replace(last=stop is not None or number == settings.max_rounds)
         for party in roles.feature_holders:
@@ -400,9 +409,9 @@ def _read_step(value: Aggregate, sender: str) -> Step:
 
 
 def _loss(terms: list[Terms], residual_target: int, rows: int, width: Width) -> float:
-    """½‖r‖²/N + penalty at the trial point, with ‖r‖² = Σ weights·gradient − ⟨r, y⟩."""
+    """½‖r‖²/N at the trial point, with ‖r‖² = Σ weights·gradient − ⟨r, y⟩."""
     product = float(residual_target) / 2.0 ** (width.scores + width.columns) / rows
-    return 0.5 * (sum(term.fit + term.penalty for term in terms) - product)
+    return 0.5 * (sum(term.fit for term in terms) - product)
 
 
 def _known_target(party: str, target: Array | None) -> tuple[Floats, Array]:

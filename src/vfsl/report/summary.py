@@ -36,6 +36,7 @@ def _run(run: RunRecord) -> dict[str, Any]:
                 "notes": list(step.notes),
                 "messages": sum(flow.messages for flow in step.flows),
                 "bytes": sum(flow.bytes for flow in step.flows),
+                "size": readable_bytes(sum(flow.bytes for flow in step.flows)),
             }
             for step in run.steps
         ],

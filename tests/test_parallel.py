@@ -1,0 +1,67 @@
+"""Worker processes: order, streaming, errors, and no nesting."""
+
+import os
+
+import pytest
+
+from vfsl import parallel
+from vfsl.errors import ConfigError, DataError
+
+
+def square_and_pid(number):
+    return number * number, os.getpid()
+
+
+def nested(count):
+    return {pid for _, pid in parallel.spread(square_and_pid, range(count), workers=4)} == {
+        os.getpid()
+    }
+
+
+def fail_on_three(number):
+    if number == 3:
+        raise DataError("three")
+    return number
+
+
+def test_results_keep_their_order_and_come_from_other_processes():
+    results = list(parallel.spread(square_and_pid, range(50), workers=2))
+    assert [value for value, _ in results] == [n * n for n in range(50)]
+    assert os.getpid() not in {pid for _, pid in results}
+
+
+def test_one_worker_means_this_process():
+    assert {pid for _, pid in parallel.spread(square_and_pid, range(3), workers=1)} == {os.getpid()}
+
+
+def test_workers_do_not_start_workers():
+    assert list(parallel.spread(nested, [3, 4], workers=2)) == [True, True]
+
+
+def test_a_long_iterable_is_read_only_as_far_as_needed():
+    taken = []
+
+    def endless():
+        number = 0
+        while True:
+            taken.append(number)
+            yield number
+            number += 1
+
+    stream = parallel.spread(square_and_pid, endless(), workers=2)
+    assert [next(stream)[0] for _ in range(3)] == [0, 1, 4]
+    assert len(taken) <= 3 + 2 * 2 + 1
+    stream.close()
+
+
+def test_an_error_in_a_worker_arrives_here():
+    with pytest.raises(DataError, match="three"):
+        list(parallel.spread(fail_on_three, range(10), workers=2))
+
+
+def test_number_of_workers_from_the_environment(monkeypatch):
+    monkeypatch.setenv("VFSL_WORKERS", "3")
+    assert parallel.cores() == 3
+    monkeypatch.setenv("VFSL_WORKERS", "many")
+    with pytest.raises(ConfigError, match="VFSL_WORKERS"):
+        parallel.cores()

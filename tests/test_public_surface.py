@@ -1,0 +1,35 @@
+"""The public names, pinned: a change here is a change for users."""
+
+import subprocess
+import sys
+
+import vfsl
+import vfsl.errors
+
+
+def test_public_names():
+    assert sorted(vfsl.__all__) == ["Federation", "__version__", "estimators", "report", "simulate"]
+    assert sorted(vfsl.estimators.__all__) == [
+        "Federated",
+        "LinearRegression",
+        "Part",
+        "Roles",
+        "Share",
+    ]
+
+
+def test_every_error_is_in_the_drawn_tree():
+    drawn = vfsl.errors.__doc__
+    classes = [c for c in vars(vfsl.errors).values() if isinstance(c, type)]
+    assert len(classes) > 10
+    for error in classes:
+        assert issubclass(error, vfsl.errors.VfslError)
+        assert error.__name__ in drawn
+
+
+def test_the_core_needs_no_extra():
+    code = (
+        "import sys, vfsl; print([m for m in ('torch', 'nvflare', 'plotly') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

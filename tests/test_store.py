@@ -1,0 +1,47 @@
+"""Files appear whole or not at all."""
+
+import numpy as np
+import pytest
+
+from vfsl import store
+from vfsl.errors import StoreError
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "deep" / "file.bin"
+    store.write_bytes(path, b"old")
+
+    def fail_half_way():
+        with store.replacing(path) as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in path.parent.iterdir()] == ["file.bin"]
+
+
+def test_json_and_arrays_round_trip(tmp_path):
+    value = {"ü": [1, 2.5, None]}
+    store.write_json(tmp_path / "a.json", value)
+    assert store.read_json(tmp_path / "a.json") == value
+    store.write_arrays(tmp_path / "a.npz", {"x": np.arange(3), "names": np.array(["ä"])})
+    arrays = store.read_arrays(tmp_path / "a.npz")
+    assert arrays["x"].tolist() == [0, 1, 2]
+    assert arrays["names"].tolist() == ["ä"]
+
+
+def test_damage_and_objects_are_refused(tmp_path):
+    (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "bad.npz").write_bytes(b"PK nonsense")
+    with pytest.raises(StoreError, match="not JSON"):
+        store.read_json(tmp_path / "bad.json")
+    with pytest.raises(StoreError, match="damaged"):
+        store.read_arrays(tmp_path / "bad.npz")
+    for read in (store.read_json, store.read_arrays):
+        with pytest.raises(StoreError, match="does not exist"):
+            read(tmp_path / "none")
+    with pytest.raises(StoreError, match="Python objects"):
+        store.write_arrays(tmp_path / "o.npz", {"o": np.array([object()])})
+    assert not (tmp_path / "o.npz").exists()
