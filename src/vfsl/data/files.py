@@ -1,0 +1,318 @@
+"""Party tables from and to CSV and Parquet files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from vfsl.data import text
+from vfsl.data.checks import counted
+from vfsl.data.columns import Kind, kind_from
+from vfsl.data.table import PartyTable
+from vfsl.errors import ConfigError, DataError
+from vfsl.store import replacing
+
+SEPARATORS = (",", ";", "\t")
+_CSV = {".csv", ".tsv"}
+_PARQUET = {".parquet", ".pq"}
+_METADATA = b"vfsl"
+_WHOLE = {
+    pa.int8(): pd.Int8Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+    pa.uint8(): pd.UInt8Dtype(),
+    pa.uint16(): pd.UInt16Dtype(),
+    pa.uint32(): pd.UInt32Dtype(),
+    pa.uint64(): pd.UInt64Dtype(),
+}
+
+
+def read_table(
+    path: str | Path,
+    *,
+    party: str,
+    id: str | Sequence[str],
+    kinds: Mapping[str, Kind | str] | None = None,
+    label: str | None = None,
+    duplicates: str = "error",
+    separator: str | None = None,
+    decimal: str = ".",
+    missing_values: Collection[str] = ("",),
+) -> PartyTable:
+    """Read a party's table from a CSV (``.csv``, ``.tsv``) or Parquet (``.parquet``, ``.pq``) file.
+
+    In a CSV file ids are text, so leading zeros stay. A column is numeric when every cell is a
+    number, truth values when every cell is true or false, else text; a column with a whole number
+    such as ``007`` stays text, and so does one declared categorical. A Parquet file that vfsl wrote
+    remembers its kinds; declared kinds win.
+
+    Parameters
+    ----------
+    path : str or Path
+    party, id, kinds, label, duplicates
+        As in :meth:`PartyTable.from_frame`.
+    separator : str, optional
+        One character between CSV cells; by default comma, semicolon or tab, whichever fits.
+    decimal : {".", ","}
+        The decimal mark of numbers in a CSV file.
+    missing_values : collection of str
+        CSV cells that mean missing. ``"?"`` or ``"NA"`` mean themselves unless listed here.
+
+    Raises
+    ------
+    DataError
+        One sentence: what is wrong with the file, or with which column.
+    """
+    path = Path(path)
+    suffix = _suffix(path)
+    where = f"The file {path} of party {party}"
+    ids = [id] if isinstance(id, str) else list(id)
+    if not path.exists():
+        raise DataError(f"{where} does not exist.")
+    if path.is_dir():
+        raise DataError(f"{where} is a folder; name a CSV or Parquet file.")
+    try:
+        if path.stat().st_size == 0:
+            raise DataError(f"{where} is empty.")
+        declared = {name: kind_from(kind, name) for name, kind in (kinds or {}).items()}
+        if suffix in _PARQUET:
+            frame, stored = _read_parquet(path, where)
+            usable = set(frame.columns) - set(ids)
+            declared = {**{n: k for n, k in stored.items() if n in usable}, **declared}
+        else:
+            raw = _read_csv(path, where, _separator(path, suffix, separator, ids))
+            frame = _columns(raw, party, ids, declared, decimal, missing_values)
+    except OSError as error:
+        raise DataError(
+            f"{where} cannot be read: {error.strerror or type(error).__name__}."
+        ) from None
+    return PartyTable.from_frame(
+        frame, party=party, id=id, kinds=declared, label=label, duplicates=duplicates
+    )
+
+
+def write_table(table: PartyTable | pd.DataFrame, path: str | Path) -> None:
+    """Write a table to a CSV or Parquet file, by its suffix; nobody ever sees half a file.
+
+    A CSV file holds text only: kinds are to be declared again, and empty text reads as missing. A
+    Parquet file keeps the kinds and types of a :class:`PartyTable`.
+    """
+    path = Path(path)
+    suffix = _suffix(path)
+    if isinstance(table, PartyTable):
+        frame, kinds = table.to_frame(), {name: str(kind) for name, kind in table.kinds.items()}
+    elif isinstance(table, pd.DataFrame):
+        frame, kinds = table, None
+    else:
+        raise DataError(
+            f"Only a PartyTable or a DataFrame can be written to {path}. "
+            f"Got {type(table).__name__} instead."
+        )
+    try:
+        if suffix in _PARQUET:
+            _write_parquet(frame, kinds, path)
+        else:
+            _write_csv(frame, path, "\t" if suffix == ".tsv" else ",")
+    except (pa.ArrowException, UnicodeEncodeError) as error:
+        raise DataError(
+            f"The table cannot be written to {path}: {type(error).__name__}; its cells must be "
+            "numbers, truth values or valid text."
+        ) from None
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written: {error.strerror or 'input/output error'}."
+        ) from None
+
+
+def _suffix(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in _CSV | _PARQUET:
+        raise DataError(
+            f"The file {path} must end in .csv, .tsv, .parquet or .pq. "
+            f"Got {suffix or 'no ending'} instead."
+        )
+    return suffix
+
+
+def _separator(path: Path, suffix: str, asked: str | None, ids: Sequence[str]) -> str:
+    """The character between cells: asked for, a tab in .tsv, else the one that fits best."""
+    if asked is not None:
+        if len(asked) != 1:
+            raise ConfigError(
+                "The separator parameter of read_table must be one character. "
+                f"Got {asked!r} instead."
+            )
+        return asked
+    if suffix == ".tsv":
+        return "\t"
+
+    def fitness(separator: str) -> tuple[int, bool, int]:
+        rows = _first_rows(path, separator, 100)
+        header = rows[0] if rows else []
+        even = all(len(row) == len(header) for row in rows)
+        return sum(name in header for name in ids), even, len(header)
+
+    return max(SEPARATORS, key=fitness)
+
+
+def _read_csv(path: Path, where: str, separator: str) -> dict[str, pa.Array]:
+    """Every cell as raw text, by column name. Strict: each line has as many cells as the header."""
+    first = _first_rows(path, separator, 1)
+    if not first:
+        raise DataError(f"{where} is not a CSV file.")
+    names = [f"f{place}" for place in range(len(first[0]))]
+    try:
+        table = pyarrow.csv.read_csv(
+            path,
+            # One thread, so that an error knows its line.
+            read_options=pyarrow.csv.ReadOptions(autogenerate_column_names=True, use_threads=False),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise _not_csv(where, str(error)) from None
+    columns = [column.combine_chunks() for column in table.columns]
+    columns = [
+        pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+        for column in columns
+    ]
+    header = [str(column[0].as_py()) for column in columns]
+    twice = {name for name in header if header.count(name) > 1}
+    if twice:
+        listed = ", ".join(repr(name) for name in sorted(twice))
+        raise DataError(f"{where} has more than one column named {listed}; rename or drop them.")
+    return {name: column.slice(1) for name, column in zip(header, columns, strict=True)}
+
+
+def _first_rows(path: Path, separator: str, count: int) -> list[list[str]]:
+    """The first lines that are not blank, cut into cells; none if they cannot be."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+            rows = (row for row in csv.reader(lines, delimiter=separator) if row)
+            return list(itertools.islice(rows, count))
+    except csv.Error:
+        return []
+
+
+def _not_csv(where: str, message: str) -> DataError:
+    # Arrow's message quotes the line; only its number may be repeated.
+    line = re.search(r"Row #(\d+)", message)
+    at = f" in line {int(line[1]):,}" if line else ""
+    wrong = re.search(r"Expected (\d+) columns, got (\d+)", message)
+    if "UTF8" in message or "UTF-8" in message:
+        return DataError(f"{where} is not UTF-8 text{at}; save it as UTF-8.")
+    if wrong:
+        return DataError(
+            f"{where} is not a table: {counted(int(wrong[2]), 'cell')}{at}, but {wrong[1]} columns "
+            "in its header; correct it, or name its separator."
+        )
+    return DataError(f"{where} is not a CSV file{at}.")
+
+
+def _columns(
+    raw: Mapping[str, pa.Array],
+    party: str,
+    ids: Collection[str],
+    declared: Mapping[str, Kind],
+    decimal: str,
+    missing_values: Collection[str],
+) -> pd.DataFrame:
+    if decimal not in (".", ","):
+        raise ConfigError(
+            f"The decimal parameter of read_table must be '.' or ','. Got {decimal!r} instead."
+        )
+    marks = pa.array(list(missing_values), type=pa.large_string())
+    columns: dict[str, pd.Series[Any]] = {}
+    for name, cells in raw.items():
+        cells = pc.if_else(pc.is_in(cells, marks), pa.scalar(None, cells.type), cells)
+        kind = declared.get(name)
+        where = f"Column {name!r} of party {party}"
+        if decimal == "," and name not in ids and kind is not Kind.CATEGORICAL:
+            comma = pc.match_substring_regex(cells, text.DECIMAL_COMMA)
+            cells = pc.if_else(comma, pc.replace_substring(cells, ",", "."), cells)
+        if name in ids or kind is Kind.NUMERIC:
+            # Ids stay as written; from_frame reads declared numbers and counts what is not one.
+            columns[name] = text.texts(cells)
+        elif kind is Kind.CATEGORICAL:
+            truth = len(cells) > cells.null_count and text.all_match(cells, text.TRUTH)
+            columns[name] = text.truths(cells) if truth else text.texts(cells)
+        else:
+            columns[name] = text.guess(cells, where)
+    return pd.DataFrame(columns)
+
+
+def _read_parquet(path: Path, where: str) -> tuple[pd.DataFrame, dict[str, Kind]]:
+    try:
+        table = pyarrow.parquet.read_table(path)
+        frame = table.to_pandas()
+    except (pa.ArrowException, OSError):
+        raise DataError(f"{where} is not a Parquet file, or is damaged.") from None
+    twice = {name for name in table.column_names if table.column_names.count(name) > 1}
+    for place, field in enumerate(table.schema):
+        # Without this, whole numbers with missing cells turn into decimals.
+        if field.type in _WHOLE and table.column(place).null_count and field.name not in twice:
+            nullable = table.column(place).to_pandas(types_mapper=_WHOLE.get)
+            frame[field.name] = nullable.array
+    return frame, _stored_kinds(table.schema.metadata or {})
+
+
+def _stored_kinds(metadata: Mapping[bytes, bytes]) -> dict[str, Kind]:
+    try:
+        stored = json.loads(metadata.get(_METADATA, b"{}"))
+        return {str(name): Kind(kind) for name, kind in stored.get("kinds", {}).items()}
+    except (ValueError, AttributeError):
+        # Somebody else's note under our key; the kinds are then inferred.
+        return {}
+
+
+def _write_parquet(frame: pd.DataFrame, kinds: Mapping[str, str] | None, path: Path) -> None:
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    if kinds is not None:
+        note = json.dumps({"kinds": kinds}).encode()
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), _METADATA: note})
+    with replacing(path) as file:
+        pyarrow.parquet.write_table(table, file)
+
+
+def _write_csv(frame: pd.DataFrame, path: Path, separator: str) -> None:
+    # The csv module of Python 3.11 leaves a lone carriage return unquoted, which ends a line.
+    quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if _has_return(frame) else csv.QUOTE_MINIMAL
+    with replacing(path) as file:
+        words = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        frame.to_csv(words, index=False, sep=separator, lineterminator="\n", quoting=quoting)
+        words.flush()
+        words.detach()
+
+
+def _has_return(frame: pd.DataFrame) -> bool:
+    def found(cells: Iterable[object]) -> bool:
+        return any(isinstance(cell, str) and "\r" in cell for cell in cells)
+
+    if found(frame.columns):
+        return True
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            cells: Iterable[object] = column.cat.categories
+        elif pd.api.types.is_numeric_dtype(column.dtype):
+            continue
+        else:
+            cells = column
+        if found(cells):
+            return True
+    return False

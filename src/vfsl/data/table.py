@@ -1,0 +1,298 @@
+"""A party's table: ids as text, columns of a known kind, checked once when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vfsl.data.checks import check_choice, counted
+from vfsl.data.columns import Kind as Kind
+from vfsl.data.columns import clean_column, kind_from
+from vfsl.data.findings import Finding
+from vfsl.data.ids import id_parts, id_texts
+from vfsl.errors import ConfigError, DataError
+from vfsl.values import Array
+
+DUPLICATES = ("error", "first")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PartyTable:
+    """The rows of one party. Make it with :meth:`from_frame` or :func:`vfsl.data.read_table`.
+
+    Attributes
+    ----------
+    party : str
+    ids : numpy array of str (object dtype)
+        One text per row, unique. Composite ids are joined by the unit separator.
+    frame : pandas.DataFrame
+        The columns without the id column(s), in row order; missing cells are missing.
+    kinds : dict of str to Kind
+        One kind per column of ``frame``. A missing cell of a label column is an unknown label.
+    id_columns : tuple of str
+        What the id column(s) were called, for writing the table out again.
+    notes : tuple of Finding
+        What was changed on the way in, such as dropped duplicates.
+    """
+
+    party: str
+    ids: Array
+    frame: pd.DataFrame
+    kinds: dict[str, Kind]
+    id_columns: tuple[str, ...] = ("id",)
+    notes: tuple[Finding, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.frame) or list(self.kinds) != list(self.frame.columns):
+            raise DataError(
+                f"The table of party {self.party} needs one id a row and one kind a column, in "
+                f"column order. Got {len(self.ids):,} ids for {len(self.frame):,} rows and "
+                f"{len(self.kinds)} kinds for {self.frame.shape[1]} columns instead."
+            )
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        party: str,
+        id: str | Sequence[str],
+        kinds: Mapping[str, Kind | str] | None = None,
+        label: str | None = None,
+        duplicates: str = "error",
+    ) -> PartyTable:
+        """Check a DataFrame and make it a party's table.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            Copied, never changed. Its index is dropped, unless it is named as the id.
+        party : str
+            The party's name.
+        id : str or list of str
+            The id column, or several that together name a row. Text, or whole numbers, which
+            become their decimal digits.
+        kinds : dict, optional
+            Column to ``"numeric"``, ``"categorical"`` or ``"label"``. Without it numbers are
+            numeric; truth values, text and pandas categories are categorical.
+        label : str, optional
+            The column with the target. Missing cells are unknown labels.
+        duplicates : {"error", "first"}
+            Rows that repeat an id are an error, or only the first of them is kept.
+
+        Raises
+        ------
+        DataError
+            One sentence that names the party and the column. It never quotes an id.
+        """
+        _check_frame(frame, party, duplicates)
+        id_columns = (id,) if isinstance(id, str) else tuple(id)
+        frame = _with_ids_as_columns(frame, id_columns, party)
+        declared = {name: kind_from(kind, name) for name, kind in (kinds or {}).items()}
+        labels = {name for name, kind in declared.items() if kind is Kind.LABEL}
+        labels |= set() if label is None else {label}
+        _check_names(frame, id_columns, declared, labels, party)
+        if not len(frame):
+            raise DataError(f"The table of party {party} has no rows.")
+        ids, rows, notes = _unique(id_texts(frame, id_columns, party), party, duplicates)
+        frame = frame.drop(columns=list(id_columns)).iloc[rows].reset_index(drop=True)
+        columns: dict[str, pd.Series[Any]] = {}
+        found: dict[str, Kind] = {}
+        for name in frame.columns:
+            columns[name], found[name] = clean_column(
+                frame[name],
+                party=party,
+                name=name,
+                declared=declared.get(name),
+                is_label=name in labels,
+            )
+        cleaned = pd.DataFrame(columns, index=pd.RangeIndex(len(ids)))
+        return cls(party, ids, cleaned, found, id_columns, notes)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        # The generated one would print ids.
+        return (
+            f"PartyTable({self.party!r}, {counted(len(self), 'row')}, "
+            f"{counted(len(self.features), 'feature')}, {counted(len(self.labels), 'label')})"
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """All column names, labels included, without the id."""
+        return list(self.kinds)
+
+    @property
+    def features(self) -> list[str]:
+        """The columns that are not labels."""
+        return [name for name, kind in self.kinds.items() if kind is not Kind.LABEL]
+
+    @property
+    def labels(self) -> list[str]:
+        """The label columns."""
+        return [name for name, kind in self.kinds.items() if kind is Kind.LABEL]
+
+    def column(self, name: str) -> pd.Series[Any]:
+        """One column."""
+        self._check_known([name])
+        return self.frame[name]
+
+    def take(self, rows: Any) -> PartyTable:
+        """The rows with these numbers, in this order."""
+        chosen = np.asarray(rows)
+        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+            raise DataError(
+                f"The rows to take from party {self.party} must be a list of row numbers. Got "
+                f"{chosen.dtype} of shape {chosen.shape} instead; numpy.flatnonzero turns a mask "
+                "into row numbers."
+            )
+        chosen = chosen.astype(np.intp)
+        if chosen.size and (chosen.min() < 0 or chosen.max() >= len(self)):
+            raise DataError(
+                f"The rows to take from party {self.party} must be from 0 to {len(self) - 1}. Got "
+                f"rows from {chosen.min()} to {chosen.max()} instead."
+            )
+        frame = self.frame.iloc[chosen].reset_index(drop=True)
+        return replace(self, ids=_frozen(self.ids[chosen]), frame=frame)
+
+    def with_column(self, name: str, values: Any, kind: Kind | str) -> PartyTable:
+        """The table with one more column, or with that column replaced in its place."""
+        wanted = kind_from(kind, name)
+        if name in self.id_columns:
+            raise DataError(f"Column {name!r} of party {self.party} is its id; use another name.")
+        column = pd.Series(values.array if isinstance(values, pd.Series) else values)
+        if len(column) != len(self):
+            raise DataError(
+                f"Column {name!r} of party {self.party} must have {counted(len(self), 'cell')}. "
+                f"Got {len(column):,} instead."
+            )
+        cleaned, found = clean_column(
+            column,
+            party=self.party,
+            name=name,
+            declared=wanted,
+            is_label=wanted is Kind.LABEL,
+        )
+        frame = self.frame.assign(**{name: cleaned})
+        return replace(self, frame=frame, kinds={**self.kinds, name: found})
+
+    def without(self, columns: str | Iterable[str]) -> PartyTable:
+        """The table without some of its columns."""
+        dropped = [columns] if isinstance(columns, str) else list(columns)
+        self._check_known(dropped)
+        kept = [name for name in self.columns if name not in dropped]
+        return replace(
+            self, frame=self.frame[kept], kinds={name: self.kinds[name] for name in kept}
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """A DataFrame with the id column(s) first, as it would be written to a file."""
+        parts = id_parts(self.ids, len(self.id_columns))
+        ids = pd.DataFrame(dict(zip(self.id_columns, parts, strict=True)))
+        return pd.concat([ids, self.frame], axis=1)
+
+    def _check_known(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name not in self.kinds:
+                raise DataError(_unknown(self.party, "column", name, self.columns))
+
+
+def _check_frame(frame: pd.DataFrame, party: str, duplicates: str) -> None:
+    if not isinstance(party, str) or not party.strip():
+        raise ConfigError(f"The name of a party must be a text. Got {party!r} instead.")
+    check_choice("PartyTable.from_frame", "duplicates", duplicates, DUPLICATES)
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(
+            f"The table of party {party} must be a pandas DataFrame. "
+            f"Got {type(frame).__name__} instead."
+        )
+    odd = [name for name in frame.columns if not isinstance(name, str) or not name.strip()]
+    if odd:
+        raise DataError(
+            f"The table of party {party} has {counted(len(odd), 'column')} whose name is empty or "
+            "not a text; name them, or convert with frame.columns.astype(str)."
+        )
+    twice = frame.columns[frame.columns.duplicated()].unique()
+    if len(twice):
+        raise DataError(
+            f"The table of party {party} has more than one column named {_listed(twice)}; "
+            "rename or drop them."
+        )
+
+
+def _with_ids_as_columns(
+    frame: pd.DataFrame, id_columns: tuple[str, ...], party: str
+) -> pd.DataFrame:
+    if not id_columns or len(set(id_columns)) < len(id_columns):
+        raise ConfigError(
+            f"The id of party {party} must be one column name, or several different ones. "
+            f"Got {list(id_columns)} instead."
+        )
+    in_index = [
+        name for name in id_columns if name not in frame.columns and name in frame.index.names
+    ]
+    if in_index:
+        frame = frame.reset_index(level=in_index)
+    for name in id_columns:
+        if name not in frame.columns:
+            raise DataError(_unknown(party, "id column", name, frame.columns))
+    return frame
+
+
+def _check_names(
+    frame: pd.DataFrame,
+    id_columns: tuple[str, ...],
+    declared: Mapping[str, Kind],
+    labels: set[str],
+    party: str,
+) -> None:
+    for name in [*declared, *sorted(labels)]:
+        what = "label" if name in labels else "declared column"
+        if name in id_columns:
+            raise DataError(
+                f"Column {name!r} of party {party} is its id and cannot be a {what} as well; "
+                "an id is never learned from."
+            )
+        if name not in frame.columns:
+            raise DataError(_unknown(party, what, name, frame.columns))
+
+
+def _unique(ids: Array, party: str, duplicates: str) -> tuple[Array, Array, tuple[Finding, ...]]:
+    """The ids and row numbers that stay, and a note when some did not."""
+    again = pd.Series(ids).duplicated().to_numpy()
+    count = int(again.sum())
+    if count and duplicates == "error":
+        raise DataError(
+            f"The table of party {party} has {counted(count, 'row')} of {len(ids):,} that repeat "
+            "an id; remove them, or keep the first of each with duplicates='first'."
+        )
+    rows = np.flatnonzero(~again)
+    if not count:
+        return _frozen(ids), rows, ()
+    text = (
+        f"Party {party} had {counted(count, 'row')} that repeated an id; "
+        "the first of each was kept."
+    )
+    return _frozen(ids[rows]), rows, (Finding(party, None, "duplicate ids", count, text),)
+
+
+def _frozen(ids: Array) -> Array:
+    ids.flags.writeable = False
+    return ids
+
+
+def _unknown(party: str, what: str, name: object, known: Iterable[str]) -> str:
+    names = list(known)
+    return f"Party {party} has no {what} {name!r}; its columns are {_listed(names) or 'none'}."
+
+
+def _listed(names: Iterable[str], most: int = 12) -> str:
+    shown = [repr(name) for name in names]
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + more
