@@ -15,10 +15,13 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from vfsl import __version__, store
+from vfsl.align import Limits, Normalise
+from vfsl.benchmark import EXPERIMENTS, run_experiment
+from vfsl.benchmark.table import cell
 from vfsl.data import make_parties, write_table
 from vfsl.errors import ConfigError, InputError, VfslError
 from vfsl.federation import Event, Federation
-from vfsl.job import load_job, run_job
+from vfsl.job import align_files, load_job, run_job
 from vfsl.record import FILE_NAME, RunRecord
 from vfsl.report import readable_bytes, summarise, write_page
 
@@ -61,6 +64,68 @@ def run(
     with _Bar() as bar:
         fed = run_job(loaded, job.parent, folder, bar.event)
     _print_summary(fed, folder)
+
+
+@app.command()
+def align(
+    party: Annotated[
+        list[str], typer.Option("--party", help="NAME=FILE, once per party; the last one asks.")
+    ],
+    id: Annotated[
+        list[str],
+        typer.Option("--id", help="The id column, or NAME=COLUMN; commas join composite ids."),
+    ],
+    to: Annotated[Path, typer.Option("--out", help="A new folder for the results.")],
+    protocol: Annotated[str, typer.Option(help="blind-rsa or ecdh.")] = "blind-rsa",
+    security: Annotated[int, typer.Option(help="128, or 112 for 2048-bit RSA keys.")] = 128,
+    hub: Annotated[str | None, typer.Option(help="The party that asks the others.")] = None,
+    strip: Annotated[bool, typer.Option(help="Ignore white space around ids.")] = True,
+    case: Annotated[str, typer.Option(help="keep, lower or fold.")] = "keep",
+    unicode: Annotated[str, typer.Option(help="NFC, NFKC or none.")] = "NFC",
+    numbers: Annotated[str, typer.Option(help="text: 007 ≠ 7; integer: 007 = 7.")] = "text",
+    duplicates: Annotated[str, typer.Option(help="error, or first: keep the first row.")] = "error",
+    empty: Annotated[str, typer.Option(help="error, or drop: leave such rows out.")] = "error",
+    minimum: Annotated[int, typer.Option(help="Fewest common rows.")] = 1,
+    cap: Annotated[
+        int, typer.Option(help="Ids that a peer may ask about in 30 days.")
+    ] = 10_000_000,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Private folder to resume from and re-align with; OUT.state by default."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeat the row order; by default it is secret.")
+    ] = None,
+) -> None:
+    """Find the rows that parties have in common, privately; resumes after an interruption."""
+    files = {name: Path(path) for name, path in _pairs("--party", party).items()}
+    kept = state or to.with_name(f"{to.name}.state")
+    try:
+        with _Bar() as bar:
+            fed = align_files(
+                files,
+                _id_columns(id, list(files)),
+                to,
+                protocol=protocol,
+                security=security,
+                hub=hub,
+                normalise=Normalise(strip=strip, case=case, unicode=unicode, numbers=numbers),  # type: ignore[arg-type]
+                duplicates=duplicates,
+                empty=empty,  # type: ignore[arg-type]
+                limits=Limits(asked=cap, minimum=minimum),
+                state=kept,
+                seed=seed,
+                on_event=bar.event,
+            )
+    except KeyboardInterrupt:
+        err.print(
+            f"vfsl: interrupted; finished work is in {kept}, the same command goes on from there.",
+            style="red",
+            markup=False,
+        )
+        sys.exit(130)
+    _print_summary(fed, to)
+    out.print(f"Kept for the next alignment (private: keys and values): {kept}", markup=False)
 
 
 @app.command()
@@ -124,6 +189,41 @@ def report(
     out.print(f"Report: {path}")
 
 
+bench = typer.Typer(help="Experiments and timings.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command("list")
+def bench_list() -> None:
+    """Name the experiments."""
+    for name, (_, text) in EXPERIMENTS.items():
+        out.print(f"{name:12} {text}", markup=False)
+
+
+@bench.command("run")
+def bench_run(
+    name: Annotated[str, typer.Argument(help="An experiment, or all.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A small form: two minutes.")] = False,
+    to: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("runs")
+    / "bench",
+) -> None:
+    """Run an experiment and write its table as JSON, CSV and Markdown."""
+    for chosen in EXPERIMENTS if name == "all" else [name]:
+        outcome = run_experiment(
+            chosen, quick=quick, say=lambda text: err.print(text, markup=False)
+        )
+        outcome.save(to)
+        table = Table(title=outcome.title, title_justify="left")
+        for column in outcome.columns():
+            table.add_column(escape(column), overflow="fold")
+        for row in outcome.rows:
+            table.add_row(*(escape(cell(row.get(column))) for column in outcome.columns()))
+        out.print(table)
+        for note in outcome.notes:
+            out.print(f"- {note}", markup=False, soft_wrap=True)
+        out.print(f"Tables: {to / chosen}.md, .csv, .json", markup=False)
+
+
 def main() -> None:
     """Entry point: one sentence and a non-zero exit code for whatever went wrong."""
     try:
@@ -182,6 +282,36 @@ def _print_summary(fed: Federation, folder: Path) -> None:
             out.print(f"  note: {note}", markup=False)
     out.print(f"Results: {folder}", markup=False)
     out.print(f"Report:  {folder / 'report.html'}", markup=False)
+
+
+def _pairs(option: str, values: list[str]) -> dict[str, str]:
+    """NAME=VALUE options as a dict."""
+    pairs: dict[str, str] = {}
+    for value in values:
+        name, equals, rest = value.partition("=")
+        if not (name and equals and rest):
+            raise ConfigError(f"{option} must be NAME=VALUE. Got {value!r} instead.")
+        if name in pairs:
+            raise ConfigError(f"{option} names {name!r} twice.")
+        pairs[name] = rest
+    return pairs
+
+
+def _id_columns(values: list[str], parties: list[str]) -> dict[str, str | list[str]]:
+    """The id columns of each party: one --id for all, or NAME=COLUMN for each."""
+    if len(values) == 1 and "=" not in values[0]:
+        columns = dict.fromkeys(parties, values[0])
+    else:
+        columns = _pairs("--id", values)
+    for party in parties:
+        if party not in columns:
+            raise ConfigError(f"--id says nothing about party {party!r}; add --id {party}=COLUMN.")
+    unknown = [name for name in columns if name not in parties]
+    if unknown:
+        raise ConfigError(f"--id names party {unknown[0]!r}, which has no --party.")
+    return {
+        party: column.split(",") if "," in column else column for party, column in columns.items()
+    }
 
 
 def _record(folder: Path) -> RunRecord:

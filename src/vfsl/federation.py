@@ -26,6 +26,7 @@ from vfsl.align import (
     Normalise,
     Progress,
     RowPlan,
+    RowShare,
     align_hub,
     align_server,
     mark_client,
@@ -35,6 +36,7 @@ from vfsl.align import (
 from vfsl.channel import Role, Transcript, run_together
 from vfsl.crypto import SCHEMES
 from vfsl.data import Kind, PartyTable
+from vfsl.data.ids import id_parts
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators.base import Part, Roles, StepReport
 from vfsl.record import Flow, PartyFacts, RunRecord, StepRecord, fingerprint, versions
@@ -176,7 +178,7 @@ class Federation:
         self._keep_views = keep_views
         self._steps: list[StepRecord] = []
         self._step = ""
-        self._normalise: Normalise | None = None
+        self._id_options: dict[str, Any] = {}
         self._run_id = secrets.token_hex(8)
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         self._fingerprint_keys = {party: secrets.token_bytes(32) for party in tables}
@@ -189,6 +191,8 @@ class Federation:
         protocol: str = "blind-rsa",
         hub: str | None = None,
         normalise: Normalise | None = None,
+        duplicates: str = "error",
+        empty: str = "error",
         limits: Limits | None = None,
         state: Mapping[str, Path | str] | None = None,
     ) -> RowPlan:
@@ -203,6 +207,10 @@ class Federation:
             The party that asks the others and sets the common order; by default the last one.
         normalise : Normalise, optional
             How ids are made comparable.
+        duplicates : {"error", "first"}
+            Refuse ids that become equal by normalisation, or keep the first row of each.
+        empty : {"error", "drop"}
+            Refuse ids that become empty by normalisation, or leave their rows out.
         limits : Limits, optional
             What each party allows: questions a period, least overlap.
         state : mapping of party to folder, optional
@@ -222,7 +230,8 @@ class Federation:
             raise ConfigError(f"The hub must be one of {', '.join(chosen)}. Got {hub!r} instead.")
         cautions: list[str] = []
         how = self._alignments(chosen, protocol, limits, state, cautions)
-        ids = {party: self._ids(party, normalise) for party in chosen}
+        self._id_options = {"normalise": normalise, "duplicates": duplicates, "empty": empty}
+        ids = {party: self._ids(party) for party in chosen}
         servers = [party for party in chosen if party != hub]
         roles: dict[str, Role] = {
             party: partial(align_server, hub=hub, ids=ids[party], how=how[party])
@@ -234,7 +243,31 @@ class Federation:
         shares, report = self.run("align", roles, settings)
         self.plan = RowPlan({party: shares[party] for party in chosen})
         report(metrics=_flat(self.plan.counts()), notes=tuple(cautions))
-        self._normalise = normalise
+        return self.plan
+
+    def save_plan(self, folder: str | Path) -> None:
+        """Keep the alignment: each party's share in its own folder, bound to its id list."""
+        plan = self._aligned()
+        for party in plan.parties:
+            plan[party].save(Path(folder) / party, self._ids(party))
+
+    def load_plan(
+        self, folder: str | Path, *parties: str, normalise: Normalise | None = None
+    ) -> RowPlan:
+        """Take up an alignment that `save_plan` kept; refused if a party's ids have changed.
+
+        Parameters
+        ----------
+        folder : str or Path
+        *parties : str
+            The parties of that alignment; all by default.
+        normalise : Normalise, optional
+            As in the alignment.
+        """
+        self._id_options = {"normalise": normalise}
+        chosen = parties or tuple(self.tables)
+        shares = {p: RowShare.load(Path(folder) / p, p, self._ids(p)) for p in chosen}
+        self.plan = RowPlan(shares)
         return self.plan
 
     def mark(
@@ -279,13 +312,13 @@ class Federation:
             positives: partial(
                 mark_server,
                 client=label_holder,
-                ids=self._ids(positives, self._normalise),
+                ids=self._ids(positives),
                 how=how[positives],
             ),
             label_holder: partial(
                 mark_client,
                 holder=positives,
-                ids=self._ids(label_holder, self._normalise),
+                ids=self._ids(label_holder),
                 share=plan[label_holder],
                 how=how[label_holder],
             ),
@@ -392,8 +425,10 @@ class Federation:
 
     # ---- internals ----------------------------------------------------------------------------
 
-    def _ids(self, party: str, normalise: Normalise | None) -> IdList:
-        return prepare_ids(party, self.tables[party].ids.tolist(), normalise=normalise)
+    def _ids(self, party: str) -> IdList:
+        table = self.tables[party]
+        parts = id_parts(table.ids, len(table.id_columns))
+        return prepare_ids(party, *parts, **self._id_options)
 
     def _alignments(
         self,

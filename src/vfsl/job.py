@@ -7,20 +7,22 @@ before the whole job has succeeded.
 from __future__ import annotations
 
 import difflib
+import secrets
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import quote
 
-import numpy as np
-import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from vfsl import store
-from vfsl.data import read_table, write_table
+from vfsl.align import Limits, Normalise
+from vfsl.data import FILE_ROW, read_ids, read_table, write_table
 from vfsl.errors import ConfigError
 from vfsl.estimators import LinearRegression
 from vfsl.federation import Federation, OnEvent
@@ -110,8 +112,7 @@ def load_job(path: Path) -> Job:
 
 def run_job(job: Job, folder: Path, out: Path, on_event: OnEvent | None = None) -> Federation:
     """Run a job whose paths are relative to ``folder``; results appear in ``out`` at its end."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"The output folder {out} exists and is not empty; choose another name.")
+    _check_free(out)
     tables = {
         party: read_table(
             folder / section.table,
@@ -133,33 +134,113 @@ def run_job(job: Job, folder: Path, out: Path, on_event: OnEvent | None = None) 
         key_holder=settings.key_holder,
         on_event=on_event,
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
-        unfinished = Path(name) / "run"
+    with _finished_folder(out) as unfinished:
         for number, step in enumerate(job.steps, start=1):
             _run_step(fed, step, unfinished, number)
         fed.record.save(unfinished)
         fed.report(unfinished / "report.html")
+    return fed
+
+
+def align_files(
+    files: Mapping[str, Path],
+    ids: Mapping[str, str | list[str]],
+    out: Path,
+    *,
+    protocol: str = "blind-rsa",
+    security: int = 128,
+    hub: str | None = None,
+    normalise: Normalise | None = None,
+    duplicates: str = "error",
+    empty: Literal["error", "drop"] = "error",
+    limits: Limits | None = None,
+    state: Path | None = None,
+    seed: int | None = None,
+    on_event: OnEvent | None = None,
+) -> Federation:
+    """Align the ids of files and write each party's aligned rows and plan below ``out``.
+
+    Parameters
+    ----------
+    files, ids : mappings by party
+        Where the table is, and which of its columns make the id.
+    out : Path
+        A new folder.
+    protocol, hub, normalise, duplicates, empty, limits
+        As in `Federation.align`.
+    state : Path, optional
+        A private folder for keys and finished values: the same command goes on where it was
+        interrupted, and a grown list costs only its new ids.
+    seed : int, optional
+        Repeats the row order; by default the operating system draws it.
+    """
+    _check_free(out)
+    tables = {
+        party: read_ids(path, party=party, id=ids[party], duplicates=duplicates, empty=empty)
+        for party, path in files.items()
+    }
+    order = secrets.randbits(62) if seed is None else seed
+    fed = Federation(tables, security=security, seed=order, on_event=on_event)
+    folders = {} if state is None else {party: state / quote(party, safe="") for party in files}
+    with _finished_folder(out) as unfinished:
+        plan = fed.align(
+            protocol=protocol,
+            hub=hub,
+            normalise=normalise,
+            duplicates=duplicates,
+            empty=empty,
+            limits=limits,
+            state=folders,
+        )
+        for party in plan.parties:
+            _write_aligned(fed, party, unfinished)
+        fed.save_plan(unfinished / "parties")
+        fed.record.save(unfinished)
+        fed.report(unfinished / "report.html")
+    return fed
+
+
+@contextmanager
+def _finished_folder(out: Path) -> Iterator[Path]:
+    """A folder that takes the name ``out`` when all of it is written, and goes if that fails."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
+        unfinished = Path(name) / "run"
+        yield unfinished
         if out.exists():
             out.rmdir()
         shutil.move(unfinished, out)
-    return fed
+
+
+def _check_free(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"The output folder {out} exists and is not empty; choose another name.")
+
+
+def _write_aligned(fed: Federation, party: str, out: Path) -> None:
+    """The party's own ids of the common rows, in the common order."""
+    if fed.plan is None:
+        raise ConfigError("The parties are not aligned yet: call align first.")
+    table = fed.tables[party].take(fed.plan[party].overlap)
+    frame = table.to_frame()
+    kept = [*table.id_columns, *([FILE_ROW] if FILE_ROW in frame else [])]
+    write_table(frame[kept], out / "parties" / party / "aligned.csv")
 
 
 def _run_step(fed: Federation, step: AlignStep | TrainStep, out: Path, number: int) -> None:
     if isinstance(step, AlignStep):
         plan = fed.align(*(step.parties or ()), protocol=step.protocol)
         for party in plan.parties:
-            ids = fed.tables[party].ids[plan[party].overlap]
-            write_table(pd.DataFrame({"id": ids}), out / "parties" / party / "aligned.csv")
+            _write_aligned(fed, party, out)
         return
     holder, column = step.label
     model = LinearRegression(l2=step.l2, max_rounds=step.max_rounds).fit(fed, label=step.label)
     predictions = model.predict(fed)
     for party, share in model.shares_.items():
         store.write_json(out / "parties" / party / f"share-{number}.json", asdict(share))
-    rows = fed.plan[holder].overlap if fed.plan is not None else np.zeros(0, dtype=np.int64)
-    answer = pd.DataFrame({"id": fed.tables[holder].ids[rows], f"predicted {column}": predictions})
+    table = fed.tables[holder].take(fed.parts(step.label)[holder].rows)
+    answer = table.to_frame()[list(table.id_columns)]
+    answer[f"predicted {column}"] = predictions
     write_table(answer, out / "parties" / holder / f"predictions-{number}.csv")
 
 

@@ -3,7 +3,7 @@
 from vfsl.data.catalog import available, load
 from vfsl.data.columns import Kind
 from vfsl.data.dataset import Dataset, Images
-from vfsl.data.files import read_table, write_table
+from vfsl.data.files import FILE_ROW, read_ids, read_table, write_table
 from vfsl.data.findings import Finding, inspect
 from vfsl.data.preprocess import Encoded, Encoder
 from vfsl.data.split import Split, halves, split_vertically
@@ -11,6 +11,7 @@ from vfsl.data.synthetic import Synthetic, make_parties
 from vfsl.data.table import PartyTable
 
 __all__ = [
+    "FILE_ROW",
     "Dataset",
     "Encoded",
     "Encoder",
@@ -25,6 +26,7 @@ __all__ = [
     "inspect",
     "load",
     "make_parties",
+    "read_ids",
     "read_table",
     "split_vertically",
     "write_table",

@@ -7,7 +7,8 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ SEPARATORS = (",", ";", "\t")
 _CSV = {".csv", ".tsv"}
 _PARQUET = {".parquet", ".pq"}
 _METADATA = b"vfsl"
+FILE_ROW = "row in the file"
 _WHOLE = {
     pa.int8(): pd.Int8Dtype(),
     pa.int16(): pd.Int16Dtype(),
@@ -76,32 +78,81 @@ def read_table(
     DataError
         One sentence: what is wrong with the file, or with which column.
     """
-    path = Path(path)
-    suffix = _suffix(path)
-    where = f"The file {path} of party {party}"
     ids = [id] if isinstance(id, str) else list(id)
-    if not path.exists():
-        raise DataError(f"{where} does not exist.")
-    if path.is_dir():
-        raise DataError(f"{where} is a folder; name a CSV or Parquet file.")
-    try:
-        if path.stat().st_size == 0:
-            raise DataError(f"{where} is empty.")
-        declared = {name: kind_from(kind, name) for name, kind in (kinds or {}).items()}
+    declared = {name: kind_from(kind, name) for name, kind in (kinds or {}).items()}
+    with _reading(path, party) as (file, suffix, where):
         if suffix in _PARQUET:
-            frame, stored = _read_parquet(path, where)
+            frame, stored = _read_parquet(file, where)
             usable = set(frame.columns) - set(ids)
             declared = {**{n: k for n, k in stored.items() if n in usable}, **declared}
         else:
-            raw = _read_csv(path, where, _separator(path, suffix, separator, ids))
+            raw = _read_csv(file, where, _separator(file, suffix, separator, ids))
             frame = _columns(raw, party, ids, declared, decimal, missing_values)
+    return PartyTable.from_frame(
+        frame, party=party, id=id, kinds=declared, label=label, duplicates=duplicates
+    )
+
+
+def read_ids(
+    path: str | Path,
+    *,
+    party: str,
+    id: str | Sequence[str],
+    duplicates: str = "error",
+    empty: Literal["error", "drop"] = "error",
+) -> PartyTable:
+    """Read only the ids of a file, whatever state its other columns are in.
+
+    Parameters
+    ----------
+    path, party, id, duplicates
+        As in :func:`read_table`.
+    empty : {"error", "drop"}
+        Refuse rows without an id, or leave them out.
+
+    Returns
+    -------
+    PartyTable
+        With one column, ``FILE_ROW``: the number of the row in the file, from 1, below the header.
+    """
+    if empty not in ("error", "drop"):
+        raise ConfigError(
+            f"The empty parameter of read_ids must be 'error' or 'drop'. Got {empty!r} instead."
+        )
+    ids = [id] if isinstance(id, str) else list(id)
+    with _reading(path, party) as (file, suffix, where):
+        if suffix in _PARQUET:
+            frame, _ = _read_parquet(file, where)
+        else:
+            raw = _read_csv(file, where, _separator(file, suffix, None, ids))
+            wanted = {name: cells for name, cells in raw.items() if name in ids}
+            frame = _columns(wanted, party, ids, {}, ".", ("",)) if wanted else pd.DataFrame(raw)
+    missing = [name for name in ids if name not in frame.columns]
+    if not missing:
+        frame = frame[ids].assign(**{FILE_ROW: range(1, len(frame) + 1)})
+        if empty == "drop":
+            frame = frame.dropna(subset=ids)
+    return PartyTable.from_frame(frame, party=party, id=id, duplicates=duplicates)
+
+
+@contextmanager
+def _reading(path: str | Path, party: str) -> Iterator[tuple[Path, str, str]]:
+    """A file that is there and not empty, its suffix, and how errors call it."""
+    file = Path(path)
+    suffix = _suffix(file)
+    where = f"The file {file} of party {party}"
+    if not file.exists():
+        raise DataError(f"{where} does not exist.")
+    if file.is_dir():
+        raise DataError(f"{where} is a folder; name a CSV or Parquet file.")
+    try:
+        if file.stat().st_size == 0:
+            raise DataError(f"{where} is empty.")
+        yield file, suffix, where
     except OSError as error:
         raise DataError(
             f"{where} cannot be read: {error.strerror or type(error).__name__}."
         ) from None
-    return PartyTable.from_frame(
-        frame, party=party, id=id, kinds=declared, label=label, duplicates=duplicates
-    )
 
 
 def write_table(table: PartyTable | pd.DataFrame, path: str | Path) -> None:

@@ -1,0 +1,38 @@
+"""Names of experiments and how they are started."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from importlib import import_module
+
+from vfsl.benchmark.table import Outcome
+from vfsl.errors import ConfigError
+
+# Import paths, so that listing them loads nothing. Each: run(quick, say) -> Outcome.
+EXPERIMENTS = {
+    "psi": ("vfsl.benchmark.psi", "private set intersection: speed, bytes, memory, peers"),
+}
+
+Say = Callable[[str], None]
+
+
+def run_experiment(name: str, *, quick: bool = False, say: Say = lambda text: None) -> Outcome:
+    """Run one experiment.
+
+    Parameters
+    ----------
+    name : str
+        One of ``EXPERIMENTS``.
+    quick : bool
+        A small form that ends in two minutes.
+    say : callable
+        Hears what is being measured.
+    """
+    if name not in EXPERIMENTS:
+        near = difflib.get_close_matches(name, EXPERIMENTS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        known = ", ".join(EXPERIMENTS)
+        raise ConfigError(f"There is no experiment {name!r}{hint} Known are {known}.")
+    outcome: Outcome = import_module(EXPERIMENTS[name][0]).run(quick, say)
+    return outcome
