@@ -1,0 +1,191 @@
+"""Coefficient packing: where the values of an array sit in polynomials of degree below N.
+
+An encrypted column a of a group puts row i of a block at X^(a·kb·r + i), a plain column b puts
+it at X^(b·r + r−1−i), with ka·kb·r ≤ N. In their product, X^((a·kb + b)·r + r−1) carries the inner
+product of the two; all other terms land on exponents that are not r−1 modulo r (also after
+wrapping around X^N = −1), so ka·kb inner products of r rows come out of one multiplication.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+
+from vfsl.values import Array
+
+# Milliseconds of each step at three limbs, only to choose a layout: encrypt, plaintext to NTT
+# form, multiply and add, mask and open a result.
+ENCRYPT_MS, PLAIN_MS, PRODUCT_MS, RESULT_MS = 5.0, 0.4, 0.22, 7.0
+# Plain columns to expect, since the encrypting side does not know them.
+EXPECTED_COLUMNS = {"inner": 20, "sum_by": 640}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where values sit: ``ka`` encrypted and ``kb`` plain columns share a polynomial.
+
+    ``kind`` is "rows" for what was encrypted, "inner" for results ordered (encrypted column,
+    plain column), "sums" for results ordered (plain column…, encrypted column). ``columns`` is
+    the number of encrypted columns, 0 for an array without that axis.
+    """
+
+    kind: str
+    columns: int
+    ka: int
+    kb: int
+    degree: int
+
+    @property
+    def block(self) -> int:
+        """Rows of a column that fit one polynomial."""
+        return self.degree // (self.ka * self.kb)
+
+    def results(self, kind: str) -> Layout:
+        """The layout of inner products with this one."""
+        return Layout(kind, self.columns, self.ka, self.kb, self.degree)
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of this shape can have this layout."""
+        if min(self.ka, self.kb) < 1 or self.ka * self.kb > self.degree:
+            return False
+        axes = len(shape)
+        if self.columns == 0:
+            allowed = {"rows": axes != 2, "inner": axes == 1, "sums": axes in (1, 2)}
+            return self.ka == 1 and allowed[self.kind]
+        allowed = {"rows": axes == 2, "inner": axes == 2, "sums": axes in (2, 3)}
+        at = 0 if self.kind == "inner" else -1
+        return allowed[self.kind] and shape[at] == self.columns and self.ka <= self.columns
+
+    def places(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        """For each value of an array: the number of its polynomial and its exponent there."""
+        return _places(self, shape)
+
+    def count(self, shape: tuple[int, ...]) -> int:
+        """How many polynomials an array takes."""
+        size = 1
+        for length in shape:
+            size *= length
+        width = max(self.columns, 1)
+        groups = -(-width // self.ka)
+        if self.kind == "rows":
+            return groups * -(-(size // width) // self.block)
+        return groups * -(-(size // width) // self.kb)
+
+
+@lru_cache(maxsize=32)
+def _places(layout: Layout, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    width = max(layout.columns, 1)
+    others = int(np.prod(shape, dtype=np.int64)) // width
+    column, other = np.meshgrid(np.arange(width), np.arange(others), indexing="ij")
+    ka, kb, block = layout.ka, layout.kb, layout.block
+    if layout.kind == "rows":
+        blocks = -(-others // block)
+        polynomial = column // ka * blocks + other // block
+        exponent = column % ka * kb * block + other % block
+    else:
+        groups = -(-others // kb)
+        polynomial = column // ka * groups + other // kb
+        exponent = (column % ka * kb + other % kb) * block + block - 1
+    if layout.kind != "inner":  # the encrypted columns are the last axis
+        polynomial, exponent = polynomial.T, exponent.T
+    return polynomial.reshape(shape), exponent.reshape(shape)
+
+
+def rows_layout(shape: tuple[int, ...], use: str, degree: int) -> Layout:
+    """The layout for encrypting an array: the cheapest for its use."""
+    columns = shape[1] if len(shape) == 2 else 0
+    if use == "any" or len(shape) not in (1, 2):
+        return Layout("rows", columns, 1, 1, degree)
+    ka, kb = cheapest(shape[0], max(columns, 1), EXPECTED_COLUMNS[use], degree)
+    return Layout("rows", columns, ka, kb, degree)
+
+
+@lru_cache(maxsize=64)
+def cheapest(rows: int, columns: int, plain_columns: int, degree: int) -> tuple[int, int]:
+    """(ka, kb) with the least work for rows × columns against so many plain columns."""
+
+    def cost(choice: tuple[int, int]) -> float:
+        ka, kb = choice
+        groups, plains = -(-columns // ka), -(-plain_columns // kb)
+        blocks = -(-rows // (degree // (ka * kb)))
+        return (
+            ENCRYPT_MS * groups * blocks
+            + (PLAIN_MS + PRODUCT_MS * groups) * plains * blocks
+            + RESULT_MS * groups * plains
+        )
+
+    choices = [(ka, 2**power) for ka in range(1, min(columns, 64) + 1) for power in range(7)]
+    return min(choices, key=cost)
+
+
+class Plains(Protocol):
+    """The plain side of inner products, made block by block, since all of it would not fit."""
+
+    def block(self, block: int) -> Array:
+        """A row of signed coefficients for each group of kb plain columns."""
+        ...
+
+    def norm(self) -> int:
+        """Largest L1 norm of a group over all blocks: each term multiplies the noise."""
+        ...
+
+    @property
+    def groups(self) -> int: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnPlains:
+    """Integer columns."""
+
+    layout: Layout
+    columns: Array
+
+    @property
+    def groups(self) -> int:
+        count: int = self.columns.shape[1]
+        return -(-count // self.layout.kb)
+
+    def block(self, block: int) -> Array:
+        r, count = self.layout.block, self.columns.shape[1]
+        part = self.columns[block * r : (block + 1) * r]
+        # Row i sits at r−1−i of its column's stretch, and columns follow each other.
+        spread = np.zeros((self.groups * self.layout.kb, r), dtype=np.int64)
+        spread[:count, r - len(part) :] = part[::-1].T
+        return spread.reshape(self.groups, self.layout.kb * r)
+
+    def norm(self) -> int:
+        return _largest_run(np.abs(self.columns).sum(axis=0), self.layout.kb)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPlains:
+    """A column of zeros and ones for each group of each grouping."""
+
+    layout: Layout
+    codes: Array
+    n: int
+
+    @property
+    def groups(self) -> int:
+        features: int = self.codes.shape[1]
+        return -(-features * self.n // self.layout.kb)
+
+    def block(self, block: int) -> Array:
+        r = self.layout.block
+        part = self.codes[block * r : (block + 1) * r]
+        row, feature = np.nonzero(part >= 0)
+        spread = np.zeros((self.groups * self.layout.kb, r), dtype=np.int8)
+        spread[part[row, feature] + feature * self.n, r - 1 - row] = 1
+        return spread.reshape(self.groups, self.layout.kb * r)
+
+    def norm(self) -> int:
+        counts = [np.bincount(column[column >= 0], minlength=self.n) for column in self.codes.T]
+        return _largest_run(np.concatenate(counts), self.layout.kb)
+
+
+def _largest_run(sums: Array, width: int) -> int:
+    padded = np.pad(sums, (0, -len(sums) % width)).astype(object)
+    return max(int(total) for total in padded.reshape(-1, width).sum(axis=1))

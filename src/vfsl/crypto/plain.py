@@ -1,0 +1,179 @@
+"""No encryption: the same integers, bounds, masks and messages as elsewhere, at numpy speed.
+
+For simulation only. Whoever receives a "ciphertext" of this scheme can read it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Self
+
+import numpy as np
+
+from vfsl.crypto import wire
+from vfsl.crypto.integers import FLOAT_EXACT, exact_dot, random_words
+from vfsl.crypto.scheme import RESULT, EncryptedArray, Mask, PublicKey, Scheme, SecretKey
+from vfsl.errors import CryptoError, ProtocolError
+from vfsl.values import Array
+
+# The plaintext space is Z mod 2**62: whatever fits here also fits a Paillier key or its slots.
+SPACE_BITS = 62
+CAPACITY = 2 ** (SPACE_BITS - 1) - 1
+SPACE = np.uint64(2**SPACE_BITS - 1)
+
+
+class Plain(Scheme):
+    """The scheme without secrets."""
+
+    name = "plain"
+    hides = False
+
+    def generate(self) -> tuple[PlainPublicKey, PlainSecretKey]:
+        public = PlainPublicKey(secrets.token_bytes(16))
+        return public, PlainSecretKey(public)
+
+    def load_public(self, content: dict[str, Any]) -> PlainPublicKey:
+        if wire.field(content, "scheme", str) != self.name:
+            raise ProtocolError(
+                f"A plain public key was expected. Got scheme {content['scheme']!r} instead."
+            )
+        tag = wire.field(content, "tag", bytes)
+        if len(tag) != 16:
+            raise ProtocolError(f"A plain key's tag must have 16 bytes. Got {len(tag)} instead.")
+        return PlainPublicKey(tag)
+
+
+class PlainPublicKey(PublicKey):
+    """A name only, so that arrays of two keys do not mix here either."""
+
+    scheme = "plain"
+    capacity = CAPACITY
+
+    def __init__(self, tag: bytes) -> None:
+        self._tag = tag
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"scheme": self.scheme, "tag": self._tag}
+
+    def _encrypt(self, values: Array, use: str, bound: int) -> PlainArray:
+        return PlainArray(self, values.astype(np.int64), use, bound)
+
+    def _load(
+        self, payload: dict[str, Any], shape: tuple[int, ...], use: str, bound: int
+    ) -> PlainArray:
+        values = wire.array_field(payload, "values", np.int64, 1)
+        if values.size != int(np.prod(shape, dtype=np.int64)):
+            raise ProtocolError(
+                f"A ciphertext of shape {shape} was expected. Got {values.size} values instead."
+            )
+        if int(values.max()) > bound or int(values.min()) < -bound:
+            raise ProtocolError("A ciphertext holds values past its stated bound.")
+        return PlainArray(self, values.reshape(shape), use, bound)
+
+
+class PlainArray(EncryptedArray):
+    """Integers in the clear behind the interface of an encrypted array."""
+
+    def __init__(self, key: PublicKey, values: Array, use: str, bound: int) -> None:
+        super().__init__(key, values.shape, use, bound)
+        self._values = values
+
+    def _make(self, values: Array, bound: int) -> Self:
+        return type(self)(self.key, values, self.use, bound)
+
+    def _sums(self, values: Array, bound: int) -> PlainArray:
+        return PlainArray(self.key, values, "any" if self.use == "any" else RESULT, bound)
+
+    def _add(self, other: Self, bound: int) -> Self:
+        return self._make(self._values + other._values, bound)
+
+    def _subtract(self, other: Self, bound: int) -> Self:
+        return self._make(self._values - other._values, bound)
+
+    def _add_plain(self, values: Array, bound: int) -> Self:
+        return self._make(self._values + values.astype(np.int64), bound)
+
+    def _scale(self, factor: int, bound: int) -> Self:
+        # A factor past int64 passes the bound check only on an array of zeros.
+        small = factor if self.bound else 0
+        return self._make(self._values * np.int64(small), bound)
+
+    def _multiply(self, values: Array, bound: int) -> Self:
+        return self._make(self._values * (values if self.bound else 0), bound)
+
+    def _inner(self, columns: Array, bound: int) -> PlainArray:
+        if self.bound == 0:
+            columns = np.zeros(columns.shape, dtype=np.int64)
+        rows = columns.shape[0]
+        dots = exact_dot(self._values.reshape(rows, -1), columns, bound)
+        return self._sums(dots if self._values.ndim == 2 else dots[0], bound)
+
+    def _sum_by(self, groups: Array, n: int, bound: int) -> PlainArray:
+        return self._sums(self._grouped(groups, n, bound), bound)
+
+    def _sum_by_many(self, groups: Array, n: int, bound: int) -> PlainArray:
+        sums = np.stack([self._grouped(column, n, bound) for column in groups.T])
+        return self._sums(sums, bound)
+
+    def _grouped(self, groups: Array, n: int, bound: int) -> Array:
+        # Row −1 falls into an extra group in front, which is dropped.
+        codes = groups + 1
+        if bound < FLOAT_EXACT:
+            columns = self._values.reshape(len(codes), -1).astype(np.float64)
+            sums = [np.bincount(codes, weights=column, minlength=n + 1) for column in columns.T]
+            flat = np.stack(sums, axis=-1).astype(np.int64)
+        else:
+            flat = np.zeros((n + 1, self.size // len(codes)), dtype=np.int64)
+            np.add.at(flat, codes, self._values.reshape(len(codes), -1))
+        return flat[1:].reshape(n, *self.shape[1:])
+
+    def _masked(self) -> tuple[dict[str, Any], PlainMask]:
+        mask = random_words(self.size, SPACE_BITS)
+        hidden = (self._values.reshape(-1).astype(np.uint64) + mask) & SPACE
+        return {"values": hidden}, PlainMask(self.key, self.shape, self.bound, mask)
+
+    def _rerandomised(self) -> dict[str, Any]:
+        return {"values": self._values.reshape(-1)}
+
+
+class PlainMask(Mask):
+    """A uniform number mod 2**62 for every value."""
+
+    def __init__(self, key: PublicKey, shape: tuple[int, ...], bound: int, mask: Array) -> None:
+        super().__init__(key, shape, bound)
+        self._mask = mask
+
+    def _remove(self, payload: dict[str, Any]) -> Array:
+        values = wire.array_field(payload, "values", np.uint64, 1)
+        if values.size != self._mask.size:
+            raise ProtocolError(
+                f"An answer with {self._mask.size} values was expected. Got {values.size} instead."
+            )
+        return centred((values - self._mask) & SPACE).reshape(self.shape)
+
+
+class PlainSecretKey(SecretKey):
+    """Opens what was never closed."""
+
+    def _decrypt(self, array: EncryptedArray) -> Array:
+        if not isinstance(array, PlainArray):
+            raise CryptoError("A plain key opens plain arrays only.")
+        return array._values
+
+    def _open(self, payload: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
+        values = wire.array_field(payload, "values", np.uint64, 1)
+        size = int(np.prod(shape, dtype=np.int64))
+        if values.size != size:
+            raise ProtocolError(
+                f"A masked request of shape {shape} was expected. Got {values.size} values instead."
+            )
+        if values.size and values.max() > SPACE:
+            raise ProtocolError("A masked request holds values outside the plaintext space.")
+        return {"values": values}
+
+
+def centred(values: Array) -> Array:
+    """Residues mod 2**62 as signed integers around zero."""
+    unused = np.uint64(64 - SPACE_BITS)
+    # Moving the sign bit to the top lets the arithmetic shift back extend it.
+    return (values << unused).astype(np.int64) >> np.int64(unused)

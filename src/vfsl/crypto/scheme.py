@@ -1,0 +1,457 @@
+"""The seam of homomorphic encryption: arrays of exact integers, each with a public bound.
+
+The base classes check types, shapes, keys and bounds once, here, before any scheme works; a
+scheme adds only the arithmetic. Whatever could leave the plaintext space raises BoundExceeded
+before it is computed, so nothing ever decrypts to noise.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
+
+import numpy as np
+
+from vfsl.crypto import wire
+from vfsl.crypto.integers import (
+    INT64_MAX,
+    as_integers,
+    largest,
+    largest_column_sum,
+    largest_group,
+    negated,
+)
+from vfsl.errors import (
+    BoundExceeded,
+    ConfigError,
+    CryptoError,
+    InputError,
+    KeyMismatch,
+    ProtocolError,
+)
+from vfsl.values import Array, Ciphertext, Masked
+
+# What an array will be used for; a scheme may choose a faster layout for it.
+Use = Literal["any", "inner", "sum_by"]
+# Sums that came out of an array made for one use: they add, scale and leave, no more.
+RESULT = "result"
+
+
+class Scheme(ABC):
+    """A way to encrypt, with its parameters; makes keys and reads public keys."""
+
+    name: ClassVar[str]
+    # False only where ciphertexts are readable (plain): no re-randomisation, never deployed.
+    hides: ClassVar[bool] = True
+    # Whether an encrypted array may be multiplied by a plain array element by element.
+    elementwise: ClassVar[bool] = True
+
+    def __init__(self, security: int = 128) -> None:
+        self.security = security
+
+    @abstractmethod
+    def generate(self) -> tuple[PublicKey, SecretKey]:
+        """A fresh key pair from the operating system's randomness."""
+
+    @abstractmethod
+    def load_public(self, wire: dict[str, Any]) -> PublicKey:
+        """A public key from :meth:`PublicKey.to_wire`, refused unless it is sound."""
+
+
+class PublicKey(ABC):
+    """Encrypts, and reads ciphertexts that were made under this key."""
+
+    scheme: ClassVar[str]
+    # Largest absolute value that every array of this key can hold.
+    capacity: int
+
+    @abstractmethod
+    def to_wire(self) -> dict[str, Any]:
+        """A dict of numbers, strings and bytes that ``Scheme.load_public`` reads."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the wire form, in hexadecimal."""
+        return wire.fingerprint(self.to_wire())
+
+    def encrypt(self, ints: Any, *, use: Use = "any", bound: int | None = None) -> EncryptedArray:
+        """Encrypt integers.
+
+        Parameters
+        ----------
+        ints : integer array of any shape, or object array of Python ints
+        use : {"any", "inner", "sum_by"}
+            What the receiver will do. "inner" and "sum_by" allow faster layouts; element-wise
+            products need "any".
+        bound : int, optional
+            A bound on the absolute values that may be public. Default: their largest, which
+            ``to_wire`` rounds up to a power of two.
+
+        Returns
+        -------
+        EncryptedArray
+        """
+        if use not in get_args(Use):
+            raise ConfigError(
+                f"The use parameter of encrypt must be one of {get_args(Use)}. Got {use!r} instead."
+            )
+        values = as_integers(ints, "The ints parameter of encrypt")
+        if values.size == 0:
+            raise InputError("encrypt needs at least one value. Got an empty array instead.")
+        true = largest(values)
+        if bound is not None and bound < true:
+            raise BoundExceeded("The bound parameter of encrypt must cover every value.")
+        declared = true if bound is None else bound
+        check_bound(declared, self.capacity, "encrypt")
+        return self._encrypt(values, use, declared)
+
+    def load(self, ciphertext: Ciphertext) -> EncryptedArray:
+        """Read an array that a peer sent by ``EncryptedArray.to_wire``, validating everything."""
+        payload = wire.content(ciphertext, Ciphertext, "An encrypted array")
+        wire.check_header(payload, self.scheme, self.fingerprint, "array")
+        shape = wire.shape_field(payload)
+        use = wire.field(payload, "use", str)
+        if use not in (*get_args(Use), RESULT):
+            raise ProtocolError(f"A ciphertext of a known use was expected. Got {use!r} instead.")
+        bound = int.from_bytes(wire.field(payload, "bound", bytes), "big")
+        if bound > self.capacity:
+            raise ProtocolError(
+                "A ciphertext must state a bound within its key's capacity. Got "
+                f"{bound.bit_length()} bits instead."
+            )
+        return self._load(payload, shape, use, bound)
+
+    def prepare(self, count: int) -> None:  # noqa: B027 - nothing to prepare is a fine default
+        """Precompute randomness for ``count`` further numbers, where that saves time later."""
+
+    @abstractmethod
+    def _encrypt(self, values: Array, use: str, bound: int) -> EncryptedArray: ...
+
+    @abstractmethod
+    def _load(
+        self, payload: dict[str, Any], shape: tuple[int, ...], use: str, bound: int
+    ) -> EncryptedArray: ...
+
+
+class EncryptedArray(ABC):
+    """Encrypted integers in an array shape, with a bound on their absolute values."""
+
+    # Without it numpy would take `plain + encrypted` apart into an array of objects.
+    __array_ufunc__ = None
+
+    def __init__(self, key: PublicKey, shape: tuple[int, ...], use: str, bound: int) -> None:
+        self.key = key
+        self.shape = shape
+        self.use = use
+        self.bound = bound
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def capacity(self) -> int:
+        """Largest bound that this array may reach; a packed layout may hold less than the key."""
+        return self.key.capacity
+
+    def __repr__(self) -> str:
+        return f"<{self.key.scheme} array {self.shape}, |value| <= {self.bound}>"
+
+    def __add__(self, other: Any) -> Self:
+        if isinstance(other, EncryptedArray):
+            return self._add(self._peer(other), self._next(self.bound + other.bound, "+"))
+        values = self._plain(other, "+")
+        return self._add_plain(values, self._next(self.bound + largest(values), "+"))
+
+    def __radd__(self, other: Any) -> Self:
+        return self.__add__(other)
+
+    def __sub__(self, other: Any) -> Self:
+        if isinstance(other, EncryptedArray):
+            return self._subtract(self._peer(other), self._next(self.bound + other.bound, "-"))
+        values = self._plain(other, "-")
+        bound = self._next(self.bound + largest(values), "-")
+        return self._add_plain(negated(values), bound)
+
+    def __rsub__(self, other: Any) -> Self:
+        return self.__neg__().__add__(other)
+
+    def __neg__(self) -> Self:
+        return self._scale(-1, self.bound)
+
+    def __mul__(self, other: Any) -> Self:
+        """Multiply by a plain integer, or element by element by a plain integer array."""
+        values = as_integers(other, "The factor of an encrypted array")
+        bound = self._next(self.bound * largest(values), "*")
+        if values.ndim == 0:
+            return self._scale(int(values), bound)
+        if self.use != "any":
+            raise CryptoError(
+                f"Element-wise products need an array encrypted with use='any'. "
+                f"Got use={self.use!r} instead."
+            )
+        return self._multiply(self._plain(values, "*"), bound)
+
+    def __rmul__(self, other: Any) -> Self:
+        return self.__mul__(other)
+
+    def without(self, part: EncryptedArray) -> Self:
+        """Take off the sums over some of this array's rows; what is left are the other rows' sums.
+
+        Sibling subtraction in trees: both arrays are sums over rows of the same bound, and
+        ``part``'s rows are among this array's, so the bound does not grow as with ``-``.
+        """
+        return self._subtract(self._peer(part), self.bound)
+
+    def inner(self, columns: Any) -> EncryptedArray:
+        """Inner products with plain columns.
+
+        Parameters
+        ----------
+        columns : integer array of shape (n, d)
+
+        Returns
+        -------
+        EncryptedArray
+            Of shape (d,) if this array is (n,); of shape (k, d) if it is (n, k).
+        """
+        plain = as_integers(columns, "The columns parameter of inner")
+        rows = self._rows("inner")
+        if plain.ndim != 2 or plain.shape[0] != rows or plain.shape[1] == 0:
+            raise InputError(
+                f"The columns parameter of inner must have shape ({rows}, d). "
+                f"Got {plain.shape} instead."
+            )
+        bound = self._next(self.bound * largest_column_sum(plain), "inner")
+        return self._inner(plain, bound)
+
+    def sum_by(self, groups: Any, n: int) -> EncryptedArray:
+        """Sums of the rows of each group.
+
+        Parameters
+        ----------
+        groups : integer array of shape (rows,)
+            The group of each row, 0 to n − 1, or −1 for a row that counts nowhere.
+        n : int
+            Number of groups.
+
+        Returns
+        -------
+        EncryptedArray
+            Of shape (n,) if this array is (rows,); of shape (n, k) if it is (rows, k).
+        """
+        codes, bound = self._groups(groups, n, axes=1)
+        return self._sum_by(codes, n, bound)
+
+    def sum_by_many(self, groups: Any, n: int) -> EncryptedArray:
+        """:meth:`sum_by` for several groupings of the same rows at once.
+
+        Parameters
+        ----------
+        groups : integer array of shape (rows, f)
+        n : int
+
+        Returns
+        -------
+        EncryptedArray
+            Of shape (f, n) or (f, n, k).
+        """
+        codes, bound = self._groups(groups, n, axes=2)
+        return self._sum_by_many(codes, n, bound)
+
+    def masked(self) -> tuple[Ciphertext, Mask]:
+        """A request to the key holder, hidden by a uniform mask, and the mask to take off.
+
+        The mask covers the whole plaintext space, so the key holder learns the number of
+        values and nothing else; no bound goes along.
+        """
+        payload, mask = self._masked()
+        return Ciphertext(self._header("masked") | payload), mask
+
+    def to_wire(self, *, bound: int | None = None) -> Ciphertext:
+        """The array as it may leave this party: re-randomised, with a coarse bound.
+
+        Parameters
+        ----------
+        bound : int, optional
+            The bound to state; at least the true one. Default: the true one rounded up to a
+            power of two less one, since a tight bound tells about private columns.
+        """
+        coarse = min((1 << self.bound.bit_length()) - 1, self.capacity)
+        stated = coarse if bound is None else bound
+        if stated < self.bound:
+            raise BoundExceeded("The bound parameter of to_wire must not be below the true bound.")
+        check_bound(stated, self.capacity, "to_wire")
+        header = self._header("array") | {
+            "use": self.use,
+            "shape": np.array(self.shape, dtype=np.int64),
+            "bound": stated.to_bytes((stated.bit_length() + 7) // 8, "big"),
+        }
+        return Ciphertext(header | self._rerandomised())
+
+    # What a scheme implements; arguments are checked, ``bound`` is that of the result.
+
+    @abstractmethod
+    def _add(self, other: Self, bound: int) -> Self: ...
+
+    @abstractmethod
+    def _subtract(self, other: Self, bound: int) -> Self: ...
+
+    @abstractmethod
+    def _add_plain(self, values: Array, bound: int) -> Self: ...
+
+    @abstractmethod
+    def _scale(self, factor: int, bound: int) -> Self: ...
+
+    @abstractmethod
+    def _multiply(self, values: Array, bound: int) -> Self: ...
+
+    @abstractmethod
+    def _inner(self, columns: Array, bound: int) -> EncryptedArray: ...
+
+    @abstractmethod
+    def _sum_by(self, groups: Array, n: int, bound: int) -> EncryptedArray: ...
+
+    @abstractmethod
+    def _sum_by_many(self, groups: Array, n: int, bound: int) -> EncryptedArray: ...
+
+    @abstractmethod
+    def _masked(self) -> tuple[dict[str, Any], Mask]: ...
+
+    @abstractmethod
+    def _rerandomised(self) -> dict[str, Any]: ...
+
+    def _header(self, form: str) -> dict[str, Any]:
+        return {"scheme": self.key.scheme, "key": self.key.fingerprint, "form": form}
+
+    def _next(self, bound: int, operation: str) -> int:
+        check_bound(bound, self.capacity, operation)
+        return bound
+
+    def _peer(self, other: EncryptedArray) -> Self:
+        if type(other) is not type(self) or other.key.fingerprint != self.key.fingerprint:
+            raise KeyMismatch(
+                f"Encrypted arrays combine under one key only. Got {self.key.scheme} key "
+                f"{self.key.fingerprint[:12]} and {other.key.scheme} key "
+                f"{other.key.fingerprint[:12]} instead."
+            )
+        if other.shape != self.shape:
+            raise InputError(
+                f"Encrypted arrays of one shape combine. Got {self.shape} and {other.shape} "
+                "instead."
+            )
+        return other
+
+    def _plain(self, other: Any, operation: str) -> Array:
+        values = as_integers(other, f"The plain side of {operation}")
+        if values.ndim == 0:
+            return np.full(self.shape, values[()], dtype=values.dtype)
+        if values.shape != self.shape:
+            raise InputError(
+                f"The plain side of {operation} must be a scalar or of shape {self.shape}. "
+                f"Got shape {values.shape} instead."
+            )
+        return values
+
+    def _rows(self, operation: str) -> int:
+        if self.use == RESULT or len(self.shape) not in (1, 2):
+            raise CryptoError(
+                f"{operation} needs rows: an array of one or two axes that is not itself a sum. "
+                f"Got shape {self.shape}, use={self.use!r} instead; encrypt with use='any' to "
+                "sum twice (plain and paillier)."
+            )
+        return self.shape[0]
+
+    def _groups(self, groups: Any, n: int, axes: int) -> tuple[Array, int]:
+        codes = as_integers(groups, "The groups parameter of sum_by")
+        rows = self._rows("sum_by")
+        if codes.ndim != axes or codes.shape[0] != rows or codes.size == 0:
+            wanted = f"({rows},)" if axes == 1 else f"({rows}, f)"
+            raise InputError(
+                f"The groups parameter of sum_by must have shape {wanted}. "
+                f"Got {codes.shape} instead."
+            )
+        if n < 1 or int(codes.min()) < -1 or int(codes.max()) >= n:
+            raise InputError(
+                f"The groups parameter of sum_by must be −1 or from 0 to n − 1 = {n - 1}. "
+                f"Got {codes.min()} to {codes.max()} instead."
+            )
+        return codes, self._next(self.bound * largest_group(codes, n), "sum_by")
+
+
+class Mask(ABC):
+    """What ``masked()`` added; only this party holds it, and it takes it off the answer."""
+
+    def __init__(self, key: PublicKey, shape: tuple[int, ...], bound: int) -> None:
+        self.key = key
+        self.shape = shape
+        self.bound = bound
+
+    def __reduce__(self) -> NoReturn:
+        raise CryptoError("A mask cannot be copied or stored; mask again instead.")
+
+    def remove(self, answer: Masked) -> Array:
+        """The integers behind the key holder's answer, in the shape of the masked array."""
+        payload = wire.content(answer, Masked, "The answer to a masked request")
+        wire.check_header(payload, self.key.scheme, self.key.fingerprint, "answer")
+        return fitted(self._remove(payload), self.bound)
+
+    @abstractmethod
+    def _remove(self, payload: dict[str, Any]) -> Array: ...
+
+
+class SecretKey(ABC):
+    """Decrypts. It is never written to the wire, to a checkpoint or into a message."""
+
+    def __init__(self, public: PublicKey) -> None:
+        self.public = public
+
+    def __reduce__(self) -> NoReturn:
+        raise CryptoError("A secret key cannot be copied or stored; generate a new one.")
+
+    def __repr__(self) -> str:
+        return f"<secret {self.public.scheme} key {self.public.fingerprint[:12]}>"
+
+    def decrypt(self, array: EncryptedArray) -> Array:
+        """Signed integers: int64 if the array's bound fits, else Python ints."""
+        if array.key.fingerprint != self.public.fingerprint:
+            raise KeyMismatch("This array was encrypted under another key.")
+        return fitted(self._decrypt(array), array.bound)
+
+    def open(self, ciphertext: Ciphertext, shape: tuple[int, ...]) -> Masked:
+        """Answer a request made by ``EncryptedArray.masked``: decrypted, still masked.
+
+        Parameters
+        ----------
+        ciphertext : Ciphertext
+        shape : tuple of int
+            The shape that the job declares; the sender has no say in how much is decrypted.
+        """
+        payload = wire.content(ciphertext, Ciphertext, "A masked request")
+        public = self.public
+        wire.check_header(payload, public.scheme, public.fingerprint, "masked")
+        answer = {"scheme": public.scheme, "key": public.fingerprint, "form": "answer"}
+        return Masked(answer | self._open(payload, tuple(shape)))
+
+    @abstractmethod
+    def _decrypt(self, array: EncryptedArray) -> Array: ...
+
+    @abstractmethod
+    def _open(self, payload: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]: ...
+
+
+def check_bound(bound: int, capacity: int, operation: str) -> None:
+    """Refuse an operation whose result could pass the capacity."""
+    if bound > capacity:
+        raise BoundExceeded(
+            f"{operation} could reach {bound.bit_length()} bits, but this key holds "
+            f"{capacity.bit_length()} bits; use fewer fixed-point bits or fewer rows."
+        )
+
+
+def fitted(values: Array, bound: int) -> Array:
+    """Decrypted values in their public type; past their own bound they are not ours."""
+    if largest(values) > bound:
+        raise CryptoError("The ciphertext could not be decrypted.")
+    return values.astype(np.int64 if bound <= INT64_MAX else object)

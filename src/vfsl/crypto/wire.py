@@ -1,0 +1,99 @@
+"""Wire forms of keys and ciphertexts: plain dicts, checked field by field when they come in."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeVar
+
+import numpy as np
+
+from vfsl.errors import KeyMismatch, ProtocolError
+from vfsl.values import Array, Protected
+
+Field = TypeVar("Field", bound=int | str | bytes)
+
+# A header that claims more is refused before any work: numpy could not index it anyway.
+MAX_VALUES = 2**40
+MAX_AXES = 8
+
+
+def fingerprint(wire: dict[str, Any]) -> str:
+    """SHA-256 over the fields of a key's wire form, in name order, each with its length."""
+    digest = hashlib.sha256(b"vfsl.crypto key")
+    for name in sorted(wire):
+        value = wire[name]
+        content = value if isinstance(value, bytes) else str(value).encode()
+        for part in (name.encode(), type(value).__name__.encode(), content):
+            digest.update(len(part).to_bytes(8, "big"))
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def content(value: object, kind: type[Protected], what: str) -> dict[str, Any]:
+    """The dict inside a protected value that a peer sent."""
+    if not isinstance(value, kind) or not isinstance(value.payload, dict):
+        raise ProtocolError(
+            f"{what} must be a {kind.__name__} with a dict inside. "
+            f"Got {type(value).__name__} instead."
+        )
+    return value.payload
+
+
+def field(payload: dict[str, Any], name: str, kind: type[Field]) -> Field:
+    """One field of the stated type; bool does not pass for int."""
+    value = payload.get(name)
+    if type(value) is not kind:
+        raise ProtocolError(
+            f"Field {name!r} of a crypto message must be {kind.__name__}. "
+            f"Got {type(value).__name__} instead."
+        )
+    return value
+
+
+def array_field(payload: dict[str, Any], name: str, dtype: type[Any], axes: int) -> Array:
+    """One numpy field of the stated dtype and number of axes."""
+    value = payload.get(name)
+    if not isinstance(value, np.ndarray) or value.dtype != dtype or value.ndim != axes:
+        raise ProtocolError(
+            f"Field {name!r} of a crypto message must be a {np.dtype(dtype)} array with {axes} "
+            f"axes. Got {_describe(value)} instead."
+        )
+    return value
+
+
+def shape_field(payload: dict[str, Any]) -> tuple[int, ...]:
+    """The shape of an encrypted array; absurd ones are refused before memory is taken."""
+    shape = tuple(int(length) for length in array_field(payload, "shape", np.int64, 1))
+    size = 1
+    for length in shape:
+        size *= max(length, 0)
+    if len(shape) > MAX_AXES or min(shape, default=1) < 1 or size > MAX_VALUES:
+        raise ProtocolError(
+            f"A ciphertext must state a shape of positive lengths. Got {shape} instead."
+        )
+    return shape
+
+
+def check_header(payload: dict[str, Any], scheme: str, key: str, form: str) -> None:
+    """Refuse content of another scheme, another key or another purpose."""
+    came = field(payload, "scheme", str)
+    if came != scheme:
+        raise ProtocolError(
+            f"A message of scheme {scheme!r} was expected. Got scheme {came!r} instead; all "
+            "parties of a job must use one scheme."
+        )
+    if field(payload, "key", str) != key:
+        raise KeyMismatch(
+            f"A ciphertext of key {key[:12]} was expected. Got one of another key instead; "
+            "exchange the public key again."
+        )
+    if field(payload, "form", str) != form:
+        raise ProtocolError(
+            f"A crypto message of form {form!r} was expected. Got {payload['form']!r} instead."
+        )
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} with {value.ndim} axes"
+    return type(value).__name__

@@ -1,0 +1,205 @@
+"""BFV: noise stays under its derived bound, flooding covers it, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vfsl.crypto import scheme
+from vfsl.crypto.bfv import BFVArray, BFVPublicKey
+from vfsl.crypto.ring import DEGREE, STATISTICAL_BITS, horner, ring_of
+from vfsl.crypto.work import using_workers
+from vfsl.errors import ConfigError, CryptoError, KeyMismatch, ProtocolError
+from vfsl.testing.schemes import SchemeCase
+from vfsl.values import Ciphertext
+
+
+def spare_bits(case: SchemeCase, array: Any) -> int:
+    """log2(q / (2 t |noise|)), as the secret key sees it."""
+    decryptor = case.secret._decryptor  # type: ignore[attr-defined]
+    ring = array.key.ring
+    return min(int(decryptor.invariant_noise_budget(ring.object(raw))) for raw in array._raws)
+
+
+def promised_bits(array: Any) -> int:
+    ring = array.key.ring
+    return int(math.log2(ring.modulus(array._limbs)) - math.log2(2 * ring.t * array._noise))
+
+
+def test_noise_is_below_its_bound(bfv: SchemeCase) -> None:
+    values, columns = bfv.values(3000, 2), bfv.values(3000, 3, limit=2**15)
+    groups = bfv.rng.integers(0, 5, size=3000)
+    fresh = bfv.sent(values, "inner")
+    received = bfv.public.load(fresh.inner(columns).to_wire())
+    for array in (
+        fresh,
+        fresh + fresh - values,
+        fresh * 1000,
+        # SEAL lifts a negative constant to t − c, which would multiply noise by t.
+        fresh * -1000,
+        -received,
+        fresh.inner(columns),
+        fresh.inner(columns) * 7 + fresh.inner(columns),
+        fresh.sum_by(groups, 5),
+        received,
+        received + 1,
+    ):
+        # SEAL rounds its budget down to whole bits.
+        assert spare_bits(bfv, array) >= promised_bits(array) - 1
+    # The bound is a worst case, but not an empty one.
+    assert spare_bits(bfv, fresh) < promised_bits(fresh) + 12
+
+
+def test_what_leaves_is_drowned(bfv: SchemeCase) -> None:
+    result = bfv.sent(bfv.values(2000), "inner").inner(bfv.values(2000, 20, limit=2**15))
+    assert isinstance(result, BFVArray)
+    ring = result.key.ring
+    sent = len(result._raws) * DEGREE
+    assert 1 << ring.flood_bits >= result._own * sent << STATISTICAL_BITS
+    received = bfv.public.load(result.to_wire())
+    assert received._limbs == ring.low  # type: ignore[attr-defined]
+    # What is left tells the size of the flood, not of the noise under it.
+    flood = math.log2(ring.modulus(ring.low)) - math.log2(2 * ring.t) - spare_bits(bfv, received)
+    assert abs(flood - (ring.flood_bits - math.log2(ring.dropped(ring.low)))) <= 2
+
+
+def test_flood_is_uniform_and_centred(bfv: SchemeCase) -> None:
+    ring = ring_of(bfv.public.params)  # type: ignore[attr-defined]
+    raw = np.zeros((2, len(ring.primes), DEGREE), dtype=np.uint64)
+    flooded = ring.flood(raw)
+    assert not flooded[1].any()
+    q = ring.modulus(len(ring.primes))
+    weights = [q // p * pow(q // p, -1, p) for p in ring.primes]
+    top = 1 << ring.flood_bits
+    values = []
+    for coefficients in flooded[0].T[:2000].tolist():
+        value = sum(c * w for c, w in zip(coefficients, weights, strict=True)) % q
+        values.append(value - q if value > q // 2 else value)
+    assert max(values) < top
+    assert min(values) >= -top
+    assert max(values) > top * 0.99
+    assert min(values) < -top * 0.99
+    assert abs(sum(value / top for value in values)) < 6 * math.sqrt(2000 / 3)
+
+
+@given(st.lists(st.integers(0, 2**30 - 1), min_size=1, max_size=6), st.sampled_from([18, 40, 60]))
+def test_horner(digits: list[int], bits: int) -> None:
+    prime = {18: 147457, 40: 1099511480321, 60: 1152921504606830593}[bits]
+    value = 0
+    for digit in digits:
+        value = (value << 30) + digit
+    columns = np.array(digits, dtype=np.uint64)[:, None]
+    assert horner(columns, prime).tolist() == [value % prime]
+
+
+def test_cross_terms_do_not_leave(bfv: SchemeCase) -> None:
+    """Unwanted coefficients of a result are uniform, also for one who can decrypt."""
+    public = bfv.public
+    assert isinstance(public, BFVPublicKey)
+    result = bfv.sent(np.ones(500, dtype=np.int64), "inner").inner(
+        np.ones((500, 2), dtype=np.int64)
+    )
+    received = public.load(result.to_wire())
+    assert isinstance(received, BFVArray)
+    decryptor = bfv.secret._decryptor  # type: ignore[attr-defined]
+    inside = public.ring.coefficients(decryptor.decrypt(public.ring.object(result._raws[0])))  # type: ignore[attr-defined]
+    outside = public.ring.coefficients(decryptor.decrypt(public.ring.object(received._raws[0])))
+    assert np.count_nonzero(inside > 1000) < 2000
+    small = np.count_nonzero((outside < 2**40) | (outside > public.ring.t - 2**40))
+    assert small <= 2 + 20
+
+
+def test_unsafe_parameters_are_refused() -> None:
+    with pytest.raises(ConfigError, match="128"):
+        scheme("bfv", security=112)
+    with pytest.raises(ConfigError, match="218"):
+        scheme("bfv", modulus_bits=(60, 60, 60, 30))
+    with pytest.raises(ConfigError, match="flood"):
+        scheme("bfv", modulus_bits=(60, 60))
+    with pytest.raises(ConfigError, match="plain_bits"):
+        scheme("bfv", plain_bits=60)
+
+
+def test_other_parameters_work() -> None:
+    case = SchemeCase(scheme("bfv", plain_bits=27, modulus_bits=(60, 60)))
+    values, columns = case.values(300, 3, limit=2**6), case.values(300, 4, limit=2**6)
+    case.same(case.sent(values, "inner").inner(columns), values.T @ columns)
+    other = SchemeCase(scheme("bfv", modulus_bits=(60, 60, 60, 18)))
+    case_values = other.values(50, limit=1)
+    wide = other.values(50, 2, limit=2**45)
+    other.same(other.sent(case_values, "inner").inner(wide), case_values @ wide)
+    with pytest.raises(KeyMismatch, match="parameters"):
+        case.scheme.load_public(other.public.to_wire())
+
+
+def test_noise_that_cannot_be_drowned_is_refused_before_work(bfv: SchemeCase) -> None:
+    bits = bfv.sent(bfv.values(50, limit=1), "inner")
+    with pytest.raises(ConfigError, match="flooding"):
+        bits.inner(np.full((50, 2), 2**50))
+
+
+def test_private_rows_that_left_have_no_room_for_products(bfv: SchemeCase) -> None:
+    x = bfv.sent(bfv.values(20), "inner") + bfv.values(20)
+    received = bfv.public.load(x.to_wire())
+    with pytest.raises(CryptoError, match="no room"):
+        received.inner(np.ones((20, 1), dtype=np.int64))
+    # Sums of ciphertexts alone keep it.
+    y = bfv.sent(bfv.values(20), "inner")
+    passed_on = bfv.public.load((y + y).to_wire())
+    bfv.same(
+        passed_on.inner(np.ones((20, 1), dtype=np.int64)),
+        bfv.secret.decrypt(y).sum(keepdims=True) * 2,
+    )
+
+
+def test_nothing_and_itself(bfv: SchemeCase) -> None:
+    """What SEAL would call transparent."""
+    values = bfv.values(30)
+    x = bfv.sent(values, "inner")
+    bfv.same(x - x, values * 0)
+    bfv.same((x - x) * 5 + 1, values * 0 + 1)
+    bfv.same((x * 0).inner(np.ones((30, 1), dtype=np.int64)), np.array([0]))
+    zero = bfv.public.encrypt(np.zeros(4, dtype=np.int64))
+    bfv.same(zero * 2**200, np.zeros(4, dtype=np.int64))
+    huge = np.array([[2**100]] * 4, dtype=object)
+    bfv.same(zero.inner(huge), np.array([0]))
+
+
+def test_results_combine_across_a_hop(bfv: SchemeCase) -> None:
+    values, columns = bfv.values(40), bfv.values(40, 3, limit=2**10)
+    x = bfv.sent(values, "inner")
+    received = bfv.public.load(x.inner(columns).to_wire())
+    bfv.same(received + x.inner(columns), 2 * (values @ columns))
+    bfv.same(x.inner(columns) - received, 0 * (values @ columns))
+    bfv.same(-received, -(values @ columns))
+
+
+def test_ciphertexts_out_of_range_are_refused(bfv: SchemeCase) -> None:
+    payload = bfv.public.encrypt([1]).to_wire().payload
+    numbers = payload["numbers"].copy()
+    numbers[0, 1, 0, 5] = 2**63
+    with pytest.raises(ProtocolError, match="range"):
+        bfv.public.load(Ciphertext(payload | {"numbers": numbers}))
+    key = bfv.public.to_wire()
+    with pytest.raises(KeyMismatch, match="valid"):
+        bfv.scheme.load_public(key | {"public": b"\xff" * len(key["public"])})
+
+
+@pytest.mark.slow
+def test_bfv_worker_processes_agree(bfv: SchemeCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vfsl.crypto.work.WORTH_SECONDS", 0.0)
+    values, columns = bfv.values(3000, 3), bfv.values(3000, 9, limit=2**10)
+    groups = bfv.rng.integers(-1, 4, size=(3000, 6))
+    with using_workers(2):
+        for use in ("any", "inner"):
+            x = bfv.public.encrypt(values, use=use)  # type: ignore[arg-type]
+            bfv.same(x.inner(columns), values.T @ columns)
+            expected = np.zeros((6, 4, 3), dtype=np.int64)
+            for feature, column in enumerate(groups.T):
+                np.add.at(expected[feature], column[column >= 0], values[column >= 0])
+            bfv.same(x.sum_by_many(groups, 4), expected)

@@ -1,0 +1,110 @@
+"""Every scheme keeps the public contract, agrees with every other, and the contract has teeth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from vfsl.crypto import scheme
+from vfsl.crypto.plain import Plain, PlainArray, PlainMask
+from vfsl.testing.schemes import (
+    SCHEME_CHECKS,
+    SchemeCase,
+    check_altered,
+    check_bounds,
+    check_masks_uniform,
+    check_rerandomised,
+    check_scheme,
+    check_sum_by,
+)
+from vfsl.values import Array
+
+
+@pytest.mark.parametrize("check", SCHEME_CHECKS, ids=lambda check: check.__name__)
+def test_contract(check: Callable[[SchemeCase], None], case: SchemeCase) -> None:
+    check(case)
+
+
+@pytest.mark.slow
+def test_contract_of_paillier_at_full_size() -> None:
+    check_scheme(lambda: scheme("paillier"))
+
+
+def test_check_scheme_runs_everything() -> None:
+    check_scheme(Plain)
+
+
+class Claims(Plain):
+    """Says that it hides, and does not."""
+
+    hides = True
+
+
+def test_contract_sees_that_ciphertexts_repeat() -> None:
+    with pytest.raises(AssertionError, match="re-randomisation"):
+        check_rerandomised(SchemeCase(Claims()))
+
+
+@pytest.mark.parametrize(
+    ("method", "broken", "check"),
+    [
+        (
+            "_sum_by",
+            lambda self, groups, n, bound: self._make(self._values[:n], bound),
+            check_sum_by,
+        ),
+        ("_next", lambda self, bound, operation: bound, check_bounds),
+        (
+            "_masked",
+            lambda self: (
+                {"values": self._values.reshape(-1).astype(np.uint64) + np.uint64(1)},
+                PlainMask(self.key, self.shape, self.bound, np.ones(self.size, dtype=np.uint64)),
+            ),
+            check_masks_uniform,
+        ),
+    ],
+)
+def test_contract_sees_a_broken_scheme(
+    method: str, broken: Any, check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PlainArray, method, broken)
+    with pytest.raises(AssertionError):
+        check(SchemeCase(Plain()))
+
+
+def test_contract_sees_unchecked_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vfsl.crypto.wire.check_header", lambda *given: None)
+    with pytest.raises(AssertionError):
+        check_altered(SchemeCase(Plain()))
+
+
+few = settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+small = st.integers(-(2**20), 2**20)
+
+
+@few
+@given(
+    values=hnp.arrays(
+        np.int64, hnp.array_shapes(min_dims=1, max_dims=2, max_side=6), elements=small
+    ),
+    data=st.data(),
+    use=st.sampled_from(["any", "inner", "sum_by"]),
+)
+def test_homomorphism(case: SchemeCase, values: Array, data: st.DataObject, use: Any) -> None:
+    rows = len(values)
+    columns = data.draw(hnp.arrays(np.int64, (rows, 3), elements=st.integers(-(2**16), 2**16)))
+    groups = data.draw(hnp.arrays(np.int64, rows, elements=st.integers(-1, 3)))
+    factor = data.draw(st.integers(-100, 100))
+    x = case.sent(values, use)
+    case.same(x.inner(columns) * factor, values.T @ columns * factor)
+    sums = np.zeros((4, *values.shape[1:]), dtype=np.int64)
+    np.add.at(sums, groups[groups >= 0], values[groups >= 0])
+    case.same(x.sum_by(groups, 4) - sums, np.zeros_like(sums))
