@@ -1,0 +1,36 @@
+"""Private alignment: who is in both tables, without showing who is not."""
+
+from vfsl.align.blind_rsa import BlindingPool, RsaKey
+from vfsl.align.ecdh import CurveKey
+from vfsl.align.ids import IdList, Normalise, prepare_ids
+from vfsl.align.intersect import Matches, Served, intersect_client, intersect_server
+from vfsl.align.limits import Limits
+from vfsl.align.options import Alignment, Caution, Progress
+from vfsl.align.plan import RowPlan, RowShare
+from vfsl.align.protocol import align, align_hub, align_server, mark_client, mark_server
+from vfsl.align.state import SignatureCache
+
+__all__ = [
+    "Alignment",
+    "BlindingPool",
+    "Caution",
+    "CurveKey",
+    "IdList",
+    "Limits",
+    "Matches",
+    "Normalise",
+    "Progress",
+    "RowPlan",
+    "RowShare",
+    "RsaKey",
+    "Served",
+    "SignatureCache",
+    "align",
+    "align_hub",
+    "align_server",
+    "intersect_client",
+    "intersect_server",
+    "mark_client",
+    "mark_server",
+    "prepare_ids",
+]
