@@ -60,10 +60,10 @@ def test_run_ledger_and_report(folder, monkeypatch, capsys):
     out = folder / "out"
     assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", out) == 0
     assert "overlap 60" in capsys.readouterr().out
-    predictions = pd.read_csv(out / "parties/A/predictions-2.csv", dtype={"id": str})
-    assert list(predictions) == ["id", "predicted spend"]
+    predictions = pd.read_csv(out / "parties/A/predictions-2.csv", dtype={"customer": str})
+    assert list(predictions) == ["customer", "predicted spend"]
     assert len(predictions) == 60
-    assert predictions["id"].str.len().eq(5).all()  # leading zeros survive
+    assert predictions["customer"].str.len().eq(5).all()  # leading zeros survive
     assert sorted(path.name for path in (out / "parties/B").iterdir()) == [
         "aligned.csv",
         "share-2.json",
@@ -128,9 +128,18 @@ BAD_JOBS = {
     "unknown field": ("seed = 3", "sed = 3", "run.sed is not a known field; did you mean 'seed'?"),
     "unknown step": ('do = "train"', 'do = "dance"', "steps[1].do must be one of"),
     "no step": ('do = "train"\n', "", "steps[1].do is missing"),
-    "unknown model": ('"linear"', '"cubic"', "steps[1].model must be 'linear'. Got 'cubic'"),
+    "unknown model": (
+        '"linear"',
+        '"cubic"',
+        "steps[1].model must be 'linear' or 'logistic'. Got 'cubic'",
+    ),
     "text for a number": ("seed = 3", 'seed = "3"', "run.seed must be integer. Got '3' instead"),
     "negative rounds": ('model = "linear"', 'model = "linear"\nmax_rounds = 0', "greater than or"),
+    "field of another model": (
+        'model = "linear"',
+        'model = "linear"\nrefine = 2',
+        "refine and class",
+    ),
     "missing field": ('id = "client"', "", "parties.B.id is missing"),
     "unknown kind": (
         'id = "client"',

@@ -1,6 +1,9 @@
 """Worker processes: order, streaming, errors, and no nesting."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +68,9 @@ def test_number_of_workers_from_the_environment(monkeypatch):
     monkeypatch.setenv("VFSL_WORKERS", "many")
     with pytest.raises(ConfigError, match="VFSL_WORKERS"):
         parallel.cores()
+
+
+def test_a_script_needs_no_main_guard():
+    script = Path(__file__).parent / "unguarded_script.py"
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "started\n[1, 2, 3]\n", "")

@@ -12,6 +12,7 @@ def test_public_names():
     assert sorted(vfsl.estimators.__all__) == [
         "Federated",
         "LinearRegression",
+        "LogisticRegression",
         "Part",
         "Roles",
         "Share",

@@ -353,7 +353,6 @@ protocol = "blind-rsa"
 
 [[steps]]
 do = "train"
-model = "linear"
+model = "logistic"
 label = ["A", "defaulted"]
-l2 = 0.01
 """

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +35,17 @@ from vfsl.align import (
     prepare_ids,
 )
 from vfsl.channel import Role, Transcript, run_together
-from vfsl.crypto import SCHEMES
+from vfsl.crypto import SCHEME_FOR, SCHEMES
 from vfsl.data import Kind, PartyTable
 from vfsl.data.ids import id_parts
-from vfsl.errors import ConfigError, DataError
+from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles, StepReport
 from vfsl.record import Flow, PartyFacts, RunRecord, StepRecord, fingerprint, versions
-
-# scheme="auto": a fixed table, never "plain".
-AUTO = {"linear": "paillier"}
+from vfsl.values import Array
 
 Renderer = Callable[[RunRecord, Path], None]
-_renderers: dict[str, Renderer] = {}
+# By suffix; an import path is loaded on first use, so that nothing here imports upwards.
+_renderers: dict[str, Renderer | str] = {".html": "vfsl.report:write_page"}
 
 
 @dataclass(frozen=True)
@@ -350,13 +350,11 @@ class Federation:
 
     # ---- what steps ask of a federation -------------------------------------------------------
 
-    @property
-    def scheme(self) -> str:
-        """The scheme of linear models under this federation's setting."""
-        return AUTO["linear"] if self._scheme == "auto" else self._scheme
+    def roles(self, label_holder: str, work: str = "linear") -> Roles:
+        """Roles with that label holder; the other aligned parties hold features.
 
-    def roles(self, label_holder: str) -> Roles:
-        """Roles with that label holder; the other aligned parties hold features."""
+        ``work`` picks the scheme where it was left to "auto".
+        """
         plan = self._aligned()
         self._check_party("The label names", label_holder)
         if label_holder not in plan.parties:
@@ -365,10 +363,11 @@ class Federation:
                 f"{', '.join(plan.parties)}."
             )
         others = tuple(party for party in plan.parties if party != label_holder)
-        return Roles(label_holder, others, self.key_holder)
+        scheme = SCHEME_FOR[work] if self._scheme == "auto" else self._scheme
+        return Roles(label_holder, others, self.key_holder, scheme, self.security)
 
-    def parts(self, label: tuple[str, str]) -> dict[str, Part]:
-        """The aligned rows of every party; the label column goes to its holder as the target."""
+    def parts(self, label: tuple[str, str], weights: Array | None = None) -> dict[str, Part]:
+        """The aligned rows of every party; label and weights go to the label holder only."""
         plan = self._aligned()
         holder, column = label
         self._check_party("The label names", holder)
@@ -381,7 +380,8 @@ class Federation:
         target = table.column(column).iloc[plan[holder].overlap]
         if table.kinds[column] is not Kind.LABEL:
             table = table.without([column])
-        parts[holder] = Part(table, plan[holder].overlap, target=_numbers(target, label))
+        values = np.array(target.astype(object).where(target.notna(), None), dtype=object)
+        parts[holder] = Part(table, plan[holder].overlap, target=values, weights=weights)
         return parts
 
     def rng(self, purpose: str) -> np.random.Generator:
@@ -418,9 +418,13 @@ class Federation:
         """Write the report of everything run so far; the format follows the suffix."""
         path = Path(path)
         if path.suffix not in _renderers:
-            known = ", ".join(sorted(_renderers)) or "none; import vfsl.report"
+            known = ", ".join(sorted(_renderers))
             raise ConfigError(f"No report format for {path.suffix!r}; known are {known}.")
-        _renderers[path.suffix](self.record, path)
+        renderer = _renderers[path.suffix]
+        if isinstance(renderer, str):
+            module, name = renderer.split(":")
+            renderer = getattr(import_module(module), name)
+        renderer(self.record, path)
         return path
 
     # ---- internals ----------------------------------------------------------------------------
@@ -518,13 +522,3 @@ def _flat(counts: Mapping[str, Any]) -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
-
-
-def _numbers(target: pd.Series[Any], label: tuple[str, str]) -> np.ndarray[Any, Any]:
-    try:
-        return np.asarray(pd.to_numeric(target), dtype=np.float64)
-    except (ValueError, TypeError):
-        raise DataError(
-            f"Column {label[1]!r} of party {label[0]!r} is the target of a regression, but it "
-            "holds text; expected numbers."
-        ) from None

@@ -24,8 +24,9 @@ from vfsl import store
 from vfsl.align import Limits, Normalise
 from vfsl.data import FILE_ROW, read_ids, read_table, write_table
 from vfsl.errors import ConfigError
-from vfsl.estimators import LinearRegression
+from vfsl.estimators import LinearRegression, LogisticRegression
 from vfsl.federation import Federation, OnEvent
+from vfsl.values import Array
 
 
 class _Strict(BaseModel):
@@ -64,10 +65,23 @@ class TrainStep(_Strict):
     """Train a federated model and predict the aligned rows."""
 
     do: Literal["train"]
-    model: Literal["linear"]
+    model: Literal["linear", "logistic"]
     label: tuple[str, str] = Field(strict=False)
-    l2: float = Field(default=0.0, ge=0)
-    max_rounds: int = Field(default=100, ge=1)
+    l2: float | None = Field(default=None, ge=0)
+    max_rounds: int | None = Field(default=None, ge=1)
+    refine: int | None = Field(default=None, ge=0)
+    class_weight: Literal["balanced"] | None = None
+
+    @model_validator(mode="after")
+    def _fields_fit_the_model(self) -> TrainStep:
+        if self.model == "linear" and (self.refine is not None or self.class_weight is not None):
+            raise ValueError("refine and class_weight belong to model = 'logistic'")
+        return self
+
+    def estimator(self) -> LinearRegression | LogisticRegression:
+        """The model with the settings that were given."""
+        given = self.model_dump(exclude={"do", "model", "label"}, exclude_none=True)
+        return LinearRegression(**given) if self.model == "linear" else LogisticRegression(**given)
 
 
 Step = Annotated[AlignStep | TrainStep, Field(discriminator="do")]
@@ -234,14 +248,25 @@ def _run_step(fed: Federation, step: AlignStep | TrainStep, out: Path, number: i
             _write_aligned(fed, party, out)
         return
     holder, column = step.label
-    model = LinearRegression(l2=step.l2, max_rounds=step.max_rounds).fit(fed, label=step.label)
-    predictions = model.predict(fed)
+    model = step.estimator().fit(fed, label=step.label)
     for party, share in model.shares_.items():
         store.write_json(out / "parties" / party / f"share-{number}.json", asdict(share))
     table = fed.tables[holder].take(fed.parts(step.label)[holder].rows)
     answer = table.to_frame()[list(table.id_columns)]
-    answer[f"predicted {column}"] = predictions
+    answer = answer.assign(**predictions(model, fed, column))
     write_table(answer, out / "parties" / holder / f"predictions-{number}.csv")
+
+
+def predictions(
+    model: LinearRegression | LogisticRegression, fed: Federation, column: str
+) -> dict[str, Array]:
+    """What a fitted model says of the aligned rows, as named columns."""
+    if isinstance(model, LinearRegression):
+        return {f"predicted {column}": model.predict(fed)}
+    probabilities = model.predict_proba(fed)
+    most = model.classes_[probabilities.argmax(axis=1)]
+    named = {f"p({column}={c})": p for c, p in zip(model.classes_, probabilities.T, strict=True)}
+    return {f"predicted {column}": most, **named}
 
 
 def _sentence(error: ValidationError) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from typing import TypeVar
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
 
 from vfsl.errors import ConfigError
 
@@ -86,10 +88,30 @@ def _shared_pool(size: int) -> ProcessPoolExecutor:
                 _pool.shutdown(wait=False)
             else:
                 atexit.register(close_pool)
-            context = multiprocessing.get_context("spawn")
-            _pool = ProcessPoolExecutor(size, mp_context=context, initializer=_enter_worker)
+            _pool = ProcessPoolExecutor(size, mp_context=_Workers(), initializer=_enter_worker)
             _pool_size = size
         return _pool
+
+
+class _Worker(SpawnProcess):
+    """A spawned process that does not run the user's script again.
+
+    Workers only run functions of this package, so a script needs no ``if __name__ == "__main__"``.
+    """
+
+    @staticmethod
+    def _Popen(process: BaseProcess) -> Any:
+        main = sys.modules["__main__"]
+        hidden = {name: main.__dict__.pop(name, None) for name in ("__spec__", "__file__")}
+        main.__spec__ = None
+        try:
+            return SpawnProcess._Popen(process)
+        finally:
+            main.__dict__.update({name: v for name, v in hidden.items() if v is not None})
+
+
+class _Workers(SpawnContext):
+    Process = _Worker
 
 
 def _enter_worker() -> None:

@@ -116,7 +116,8 @@ def test_cross_terms_do_not_leave(bfv: SchemeCase) -> None:
 
 def test_unsafe_parameters_are_refused() -> None:
     with pytest.raises(ConfigError, match="128"):
-        scheme("bfv", security=112)
+        scheme("bfv", security=80)
+    assert scheme("bfv", security=112).security == 128
     with pytest.raises(ConfigError, match="218"):
         scheme("bfv", modulus_bits=(60, 60, 60, 30))
     with pytest.raises(ConfigError, match="flood"):

@@ -1,79 +1,41 @@
-"""Federated linear regression: lossless, the same everywhere, and what each party may see."""
-
-from functools import partial
+"""Federated linear and logistic regression: lossless, and the same everywhere."""
 
 import numpy as np
-import pandas as pd
 import pytest
+from linear_cases import (
+    BFV,
+    PAILLIER,
+    PLAIN,
+    classes,
+    fitted,
+    in_units,
+    parts_of,
+    pooled_matrix,
+    scores,
+    tables,
+    train,
+)
 from sklearn.linear_model import LinearRegression as PooledLeastSquares
+from sklearn.linear_model import LogisticRegression as PooledLogistic
 from sklearn.linear_model import Ridge
+from sklearn.metrics import roc_auc_score
 
-from vfsl.channel import Transcript, run_together
 from vfsl.data import PartyTable
-from vfsl.errors import BoundExceeded, ConfigError, DataError, ProtocolError
-from vfsl.estimators import LinearRegression, Part, Roles
-from vfsl.estimators.linear import DISCLOSURES
-from vfsl.values import Ciphertext
+from vfsl.errors import BoundExceeded, ConfigError, CryptoError, DataError
+from vfsl.estimators import LinearRegression, LogisticRegression, Roles
+from vfsl.estimators.linear import touching_quadratic
 
-ROLES = Roles("C", ("B",), "K")
-
-
-def tables(rows=240, parties=("B",), seed=0):
-    """Feature tables of the parties and of C, a target, all in the same row order."""
-    rng = np.random.default_rng(seed)
-    common = rng.normal(size=(rows, 2))
-    ids = [f"person-{i}" for i in range(rows)]
-    made, target = {}, rng.normal(size=rows)
-    for party in (*parties, "C"):
-        numbers = common @ rng.normal(size=(2, 3)) + rng.normal(size=(rows, 3))
-        frame = pd.DataFrame(numbers, columns=[f"{party}{j}" for j in range(3)])
-        frame[f"{party}-group"] = rng.choice(["x", "y", "z"], rows)
-        target = target + numbers @ rng.normal(size=3) + (frame[f"{party}-group"] == "y")
-        frame["id"] = ids
-        made[party] = PartyTable.from_frame(frame, party=party, id="id")
-    return made, np.asarray(target) * 3 + 40
-
-
-def parts_of(made, target, rows=None):
-    rows = np.arange(len(target)) if rows is None else rows
-    return {
-        party: Part(table, rows, target=target if party == "C" else None)
-        for party, table in made.items()
-    }
-
-
-def train(model, parts, roles=ROLES, scheme=("plain", 128), **how):
-    jobs = {
-        party: partial(model.train, part=parts.get(party), role=roles, scheme=scheme)
-        for party in roles.everyone
-    }
-    return run_together(jobs, **how)
-
-
-def score(model, parts, shares, roles=ROLES, scheme=("plain", 128), **how):
-    jobs = {
-        party: partial(
-            model.score, part=parts.get(party), share=shares[party], role=roles, scheme=scheme
-        )
-        for party in roles.everyone
-    }
-    return run_together(jobs, **how)[roles.label_holder]
-
-
-def pooled_matrix(made):
-    frames = [pd.get_dummies(table.frame, dtype=float) for table in made.values()]
-    return pd.concat(frames, axis=1).to_numpy()
+# ---- lossless ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("parties", [("B",), ("B", "D"), ("B", "D", "E")])
 def test_predictions_equal_pooled_least_squares(parties):
     made, target = tables(parties=parties)
-    roles = Roles("C", parties, "K")
-    parts, model = parts_of(made, target), LinearRegression()
-    shares = train(model, parts, roles)
-    predicted = score(model, parts, shares, roles)
-    reference = PooledLeastSquares().fit(pooled_matrix(made), target).predict(pooled_matrix(made))
-    np.testing.assert_allclose(predicted, reference, atol=1e-5)
+    roles = Roles("C", parties, "K", "plain")
+    shares, found = fitted(LinearRegression(), parts_of(made, target), roles)
+    matrix = pooled_matrix(made)
+    reference = PooledLeastSquares().fit(matrix, target).predict(matrix)
+    np.testing.assert_allclose(in_units(found, shares["C"]), reference, atol=1e-5)
     assert shares["C"].stop_reason in ("converged", "precision")
     unexplained = ((target - reference) ** 2).mean() / target.var()
     assert 2 * shares["C"].rounds[-1]["loss"] == pytest.approx(unexplained, abs=1e-6)
@@ -81,149 +43,189 @@ def test_predictions_equal_pooled_least_squares(parties):
 
 def test_ridge_equals_the_pooled_ridge():
     made, target = tables()
-    for name, table in made.items():
-        made[name] = table.without([f"{name}-group"])
-    parts, model = parts_of(made, target), LinearRegression(l2=0.3)
-    predicted = score(model, parts, train(model, parts))
+    shares, found = fitted(LinearRegression(l2=0.3), parts_of(made, target))
     matrix = pooled_matrix(made)
-    matrix = (matrix - matrix.mean(0)) / matrix.std(0)
     reference = Ridge(alpha=0.3 * len(target)).fit(matrix, target).predict(matrix)
-    np.testing.assert_allclose(predicted, reference, atol=1e-5)
+    np.testing.assert_allclose(in_units(found, shares["C"]), reference, atol=1e-5)
 
 
-def test_same_weights_everywhere_bit_for_bit():
-    made, target = tables(rows=130)
-    parts, model = parts_of(made, target), LinearRegression(l2=0.01, max_rounds=6)
-    weak = ("paillier", 112)
-    runs = [
-        train(model, parts),
-        train(model, parts, on="processes"),
-        train(model, parts, sealed=True),
-        train(model, parts, scheme=weak),
-        train(model, parts, scheme=weak, on="processes"),
-    ]
-    for shares in runs[1:]:
-        for party in ("B", "C"):
-            assert shares[party].state["weights"] == runs[0][party].state["weights"]
-        assert shares["C"].rounds == runs[0]["C"].rounds
-    predictions = [
-        score(model, parts, runs[0]),
-        score(model, parts, runs[0], scheme=weak),
-        score(model, parts, runs[0], on="processes"),
-    ]
-    for other in predictions[1:]:
-        assert (other == predictions[0]).all()
+@pytest.mark.parametrize("parties", [("B",), ("B", "D")])
+def test_row_weights_equal_pooled_row_weights(parties):
+    made, target = tables(parties=parties)
+    weights = np.random.default_rng(0).uniform(0, 3, size=240)
+    roles = Roles("C", parties, "K", "plain")
+    shares, found = fitted(LinearRegression(), parts_of(made, target, weights=weights), roles)
+    matrix = pooled_matrix(made)
+    reference = PooledLeastSquares().fit(matrix, target, sample_weight=weights).predict(matrix)
+    tolerance = 1e-5 if len(parties) == 1 else 2e-4  # products of ciphertexts are coarser
+    np.testing.assert_allclose(in_units(found, shares["C"]) / 15, reference / 15, atol=tolerance)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_logistic_equals_the_pooled_one(seed):
+    made, target = tables(rows=400, seed=seed)
+    label = classes(target)
+    model = LogisticRegression(l2=0.01, refine=30, max_rounds=600, tolerance=1e-5)
+    _, found = fitted(model, parts_of(made, label))
+    matrix = pooled_matrix(made)
+    pooled = PooledLogistic(C=1 / (0.01 * 400), tol=1e-8, max_iter=5000).fit(matrix, label)
+    np.testing.assert_allclose(found[:, 0], pooled.decision_function(matrix), atol=2e-3)
+
+
+def test_degree_one_is_the_weighted_least_squares_of_the_literature():
+    """Without refinement: targets ±2, so that a quarter of the score is the gradient's slope."""
+    made, target = tables()
+    label = classes(target)
+    _, found = fitted(
+        LogisticRegression(l2=0.0, refine=0, max_rounds=100, tolerance=1e-7), parts_of(made, label)
+    )
+    matrix = pooled_matrix(made)
+    reference = PooledLeastSquares().fit(matrix, 4.0 * label - 2).predict(matrix)
+    np.testing.assert_allclose(found[:, 0], reference, atol=1e-5)
+
+
+def test_multi_class_equals_the_pooled_softmax():
+    made, target = tables(rows=400)
+    label = classes(target, 3)
+    model = LogisticRegression(l2=0.01, refine=25, max_rounds=400, tolerance=1e-4)
+    shares, found = fitted(model, parts_of(made, label))
+    matrix = pooled_matrix(made)
+    pooled = PooledLogistic(C=1 / (0.01 * 400), tol=1e-8, max_iter=5000).fit(matrix, label)
+    reference = pooled.decision_function(matrix)
+    np.testing.assert_allclose(found - found.mean(axis=1, keepdims=True), reference, atol=0.02)
+    assert shares["C"].state["classes"] == [0, 1, 2]
+
+
+def test_class_weights_balance():
+    made, target = tables(rows=400)
+    label = (target > np.quantile(target, 0.85)).astype(int)
+    model = LogisticRegression(
+        l2=0.01, refine=30, max_rounds=600, tolerance=1e-5, class_weight="balanced"
+    )
+    _, found = fitted(model, parts_of(made, label))
+    matrix = pooled_matrix(made)
+    pooled = PooledLogistic(
+        C=1 / (0.01 * 400), tol=1e-8, max_iter=5000, class_weight="balanced"
+    ).fit(matrix, label)
+    np.testing.assert_allclose(found[:, 0], pooled.decision_function(matrix), atol=5e-3)
+
+
+def test_defaults_come_close_to_the_pooled_model():
+    made, target = tables(rows=600, seed=4)
+    label = classes(target)
+    _, found = fitted(LogisticRegression(), parts_of(made, label))
+    matrix = pooled_matrix(made)
+    pooled = PooledLogistic(C=1 / (1e-3 * 600), max_iter=5000).fit(matrix, label)
+    gap = roc_auc_score(label, pooled.decision_function(matrix)) - roc_auc_score(label, found[:, 0])
+    assert abs(gap) < 0.002
+
+
+def test_batched_models_equal_single_ones_in_the_same_rounds():
+    made, target = tables(rows=300)
+    label = classes(target)
+    weights = np.random.default_rng(1).poisson(1.0, size=(300, 4)).astype(float)
+    model = LogisticRegression(refine=0, max_rounds=30)
+    together, found = fitted(model, parts_of(made, label, weights=weights))
+    most = 0
+    for bag in range(4):
+        alone, single = fitted(model, parts_of(made, label, weights=weights[:, bag]))
+        np.testing.assert_allclose(found[:, bag], single[:, 0], atol=0.02)
+        most = max(most, len(alone["C"].rounds))
+    assert len(together["C"].rounds) == most
+
+
+def test_several_targets_at_once():
+    made, target = tables()
+    both = np.column_stack([target, -2 * target + 1])
+    shares, found = fitted(LinearRegression(), parts_of(made, both))
+    first = found * shares["C"].state["scale"] + shares["C"].state["mean"]
+    np.testing.assert_allclose(first[:, 1], -2 * first[:, 0] + 1, atol=1e-4)
 
 
 def test_row_order_and_unknown_labels():
     """Rows without a label stay out of training but are predicted; the order is the plan's."""
     made, target = tables()
     rows = np.random.default_rng(1).permutation(240)[:200]
-    partial_target = target[rows].copy()
-    partial_target[:30] = np.nan
-    parts, model = parts_of(made, partial_target, rows), LinearRegression()
-    predicted = score(model, parts, train(model, parts))
+    partly = target[rows].astype(object)
+    partly[:30] = None
+    shares, found = fitted(LinearRegression(), parts_of(made, partly, rows))
     matrix = pooled_matrix(made)[rows]
     reference = PooledLeastSquares().fit(matrix[30:], target[rows][30:]).predict(matrix)
-    np.testing.assert_allclose(predicted, reference, atol=1e-5)
+    np.testing.assert_allclose(in_units(found, shares["C"]), reference, atol=1e-5)
 
 
-# ---- who sees what -------------------------------------------------------------------------------
+# ---- the same everywhere -------------------------------------------------------------------------
 
 
-def views(made, target, scheme=("plain", 128)):
-    transcript = Transcript(keep_views=True)
-    parts, model = parts_of(made, target), LinearRegression(max_rounds=3, tolerance=0.0)
-    shares = train(model, parts, scheme=scheme, transcript=transcript)
-    score(model, parts, shares, scheme=scheme, transcript=transcript)
-    return transcript
+@pytest.mark.parametrize(
+    ("model", "weighted"),
+    [
+        (LinearRegression(l2=0.01, max_rounds=3), False),
+        (LinearRegression(l2=0.01, max_rounds=2), True),
+        (LogisticRegression(refine=1, max_rounds=4), False),
+    ],
+    ids=["linear", "weighted", "logistic"],
+)
+def test_same_weights_under_every_scheme_bit_for_bit(model, weighted):
+    made, target = tables(rows=130)
+    label = classes(target) if isinstance(model, LogisticRegression) else target
+    weights = np.linspace(0.2, 2, 130) if weighted else None
+    parts = parts_of(made, label, weights=weights)
+    plain = train(model, parts)
+    for roles in (PAILLIER, BFV):
+        shares = train(model, parts, roles)
+        for party in ("B", "C"):
+            assert shares[party].state["weights"] == plain[party].state["weights"]
+        assert shares["C"].rounds == plain["C"].rounds
+        found = scores(model, parts, shares, roles)
+        assert (found == scores(model, parts, plain)).all()
 
 
-def readable(transcript, party):
-    """What a party sees of the others: all names and sizes, and the content of what is not hidden.
-
-    The "public key" and what is encrypted or masked under it are random in every run.
-    """
-    return [
-        (s.sender, s.name, s.kind, len(s.body), s.body if s.kind in ("plain", "aggregate") else b"")
-        for s in sorted(transcript.sights, key=lambda sight: sight.sender)
-        if s.receiver == party and not s.name.endswith("public key")
-    ]
-
-
-def changed(made, party, column):
-    frame = made[party].to_frame().reset_index(drop=True)
-    frame.loc[7, column] += 1.0
-    return {**made, party: PartyTable.from_frame(frame, party=party, id="id")}
+def test_same_weights_on_every_channel():
+    made, target = tables(rows=130)
+    parts, model = parts_of(made, target), LinearRegression(max_rounds=4)
+    reference = train(model, parts)
+    for how in ({"on": "processes"}, {"sealed": True}):
+        shares = train(model, parts, **how)
+        for party in ("B", "C"):
+            assert shares[party].state == reference[party].state
+    encrypted = train(model, parts, PAILLIER, on="processes")
+    assert encrypted["B"].state == reference["B"].state
 
 
-@pytest.mark.parametrize(("party", "column"), [("B", "B0"), ("C", "C1")])
-def test_the_key_holder_sees_nothing_of_a_cell(party, column):
-    made, target = tables()
-    before, after = views(made, target), views(changed(made, party, column), target)
-    assert readable(before, "K") == readable(after, "K")
+def test_several_weighted_holders_need_products_of_ciphertexts():
+    made, target = tables(rows=130, parties=("B", "D"))
+    weights = np.linspace(0.2, 2, 130)
+    parts, model = parts_of(made, target, weights=weights), LinearRegression(max_rounds=2)
+    with_plain = train(model, parts, Roles("C", ("B", "D"), "K", "plain"))
+    with_paillier = train(model, parts, Roles("C", ("B", "D"), "K", "paillier", 112))
+    assert with_paillier["D"].state == with_plain["D"].state
+    with pytest.raises(CryptoError, match=r"[Ee]lement-wise"):
+        train(model, parts, Roles("C", ("B", "D"), "K", "bfv"))
 
 
-def test_the_key_holder_sees_nothing_of_a_label():
-    made, target = tables()
-    other = target.copy()
-    other[3] += 5
-    assert readable(views(made, target), "K") == readable(views(made, other), "K")
+# ---- the posed problem ---------------------------------------------------------------------------
 
 
-def test_a_feature_holder_reads_nothing_of_the_label_holder_but_steps():
-    made, target = tables()
-    other = target.copy()
-    other[3] += 5
-    before, after = (
-        [line for line in readable(views(made, t), "B") if not line[1].endswith("/step")]
-        for t in (target, other)
+def test_touching_quadratic_by_hand():
+    """At score 0: p = ½, curvature ¼, targets ±2. At p = 0.9, y = 0: slope 0.9, curvature 0.09."""
+    hot, ones = np.array([[1.0], [0.0]]), np.ones((2, 1))
+    zero = touching_quadratic(hot, np.full((2, 1), 0.5), np.zeros((2, 1)), ones)
+    assert zero.targets.tolist() == [[2.0], [-2.0]]
+    assert zero.weights.tolist() == [[0.25], [0.25]]
+    score = np.log(9.0)
+    there = touching_quadratic(hot, np.full((2, 1), 0.9), np.full((2, 1), score), 3 * ones)
+    gradient = there.weights * (score - there.targets)
+    np.testing.assert_allclose(gradient, 3 * np.array([[-0.1], [0.9]]))
+    np.testing.assert_allclose(there.weights, 0.27)
+
+
+def test_nearly_certain_rows_keep_a_least_curvature():
+    sure = touching_quadratic(
+        np.zeros((1, 1)), np.ones((1, 1)), np.full((1, 1), 40.0), np.ones((1, 1))
     )
-    assert before == after
-
-
-def test_every_message_has_its_declared_kind():
-    made, target = tables()
-    transcript = views(made, target)
-    for entry in transcript.entries:
-        declared = DISCLOSURES[entry.message].type
-        assert entry.kind == getattr(declared, "kind", "plain")
-    raw = {(e.sender, e.receiver, e.message) for e in transcript.entries if e.kind == "plain"}
-    assert raw == {
-        ("K", "B", "public key"),
-        ("K", "C", "public key"),
-        ("C", "B", "labelled rows"),
-        ("B", "K", "columns"),
-        ("C", "K", "columns"),
-        ("B", "C", "columns"),
-        ("C", "K", "another round"),
-        ("C", "K", "rows"),
-    }
-
-
-def test_markers_never_cross():
-    """Column names, categories, ids and a telling number stay at home, even without encryption."""
-    made, target = tables()
-    frame = made["B"].to_frame()
-    frame = frame.rename(columns={"B0": "MARKER-COLUMN"})
-    frame["B-group"] = frame["B-group"].replace({"x": "MARKER-CATEGORY"})
-    made["B"] = PartyTable.from_frame(frame, party="B", id="id")
-    cell = np.float64(frame["B1"].iloc[5]).tobytes()
-    for sight in views(made, target).sights:
-        for marker in (b"MARKER", b"person-", cell):
-            assert marker not in sight.body
-
-
-def test_prediction_opens_only_the_total():
-    made, target = tables(parties=("B", "D"))
-    roles = Roles("C", ("B", "D"), "K")
-    parts, model = parts_of(made, target), LinearRegression()
-    shares = train(model, parts, roles)
-    transcript = Transcript()
-    score(model, parts, shares, roles, transcript=transcript)
-    opened = [e for e in transcript.entries if e.message == "opened total"]
-    assert [(e.sender, e.receiver) for e in opened] == [("K", "C")]
-    assert {e.kind for e in transcript.entries if e.sender in ("B", "D")} == {"ciphertext"}
+    assert sure.weights[0, 0] == 0.02
+    assert sure.targets[0, 0] == 40 - 50
 
 
 # ---- faults --------------------------------------------------------------------------------------
@@ -242,39 +244,80 @@ def test_too_few_labels_are_refused():
         train(LinearRegression(), parts_of(made, target))
 
 
-def test_a_constant_target_and_constant_columns_are_defined():
+def test_one_class_is_refused():
+    made, _ = tables()
+    with pytest.raises(DataError, match="at least two classes"):
+        train(LogisticRegression(), parts_of(made, np.ones(240)))
+
+
+def test_a_text_target_of_a_regression_is_refused():
+    made, target = tables()
+    words = np.where(target > 40, "high", "low").astype(object)
+    with pytest.raises(DataError, match="expected numbers"):
+        train(LinearRegression(), parts_of(made, words))
+    assert train(LogisticRegression(), parts_of(made, words))["C"].state["classes"] == [
+        "high",
+        "low",
+    ]
+
+
+def test_separable_data_end_with_finite_weights():
+    made, _ = tables()
+    label = (made["B"].frame["B0"] > 0).astype(int).to_numpy()
+    _, found = fitted(LogisticRegression(l2=1e-3), parts_of(made, label))
+    assert np.isfinite(found).all()
+    assert roc_auc_score(label, found[:, 0]) > 0.99
+
+
+def test_constant_target_constant_columns_and_no_columns_are_defined():
     made, _ = tables()
     frame = made["B"].to_frame().assign(B0=1.0)
     made["B"] = PartyTable.from_frame(frame, party="B", id="id")
-    parts, model = parts_of(made, np.full(240, 7.0)), LinearRegression()
-    np.testing.assert_allclose(score(model, parts, train(model, parts)), 7.0, atol=1e-6)
+    shares, found = fitted(LinearRegression(), parts_of(made, np.full(240, 7.0)))
+    np.testing.assert_allclose(in_units(found, shares["C"]), 7.0, atol=1e-6)
+    made, target = tables()
+    made["B"] = made["B"].without(made["B"].columns)
+    shares, found = fitted(LinearRegression(), parts_of(made, target))
+    matrix = pooled_matrix({"C": made["C"]})
+    reference = PooledLeastSquares().fit(matrix, target).predict(matrix)
+    np.testing.assert_allclose(in_units(found, shares["C"]), reference, atol=1e-5)
 
 
-def test_extreme_targets_are_refused_before_they_wrap():
-    made, target = tables(rows=20_000)
+def test_extreme_targets_and_weights_are_refused_before_they_wrap():
+    made, _ = tables(rows=20_000)
     target = np.zeros(20_000)
     target[0] = 1e9  # 141 standard deviations: outside the fixed-point range
     with pytest.raises(BoundExceeded):
         train(LinearRegression(), parts_of(made, target))
+    weights = np.ones(20_000)
+    weights[0] = 1e5
+    with pytest.raises(BoundExceeded, match="64 times the average"):
+        train(LinearRegression(), parts_of(made, np.arange(20_000.0), weights=weights))
 
 
-@pytest.mark.parametrize(("name", "value"), [("l2", -1.0), ("max_rounds", 0), ("tolerance", -1.0)])
-def test_parameters_are_checked(name, value):
-    with pytest.raises(ConfigError, match=f"The {name} parameter of LinearRegression"):
-        LinearRegression(**{name: value})._check()
+@pytest.mark.parametrize("bad", [np.full(240, -1.0), np.full(240, np.nan), np.zeros(240)])
+def test_bad_row_weights(bad):
+    made, target = tables()
+    with pytest.raises(DataError, match="Row weights"):
+        train(LinearRegression(), parts_of(made, target, weights=bad))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (LinearRegression, "l2", -1.0),
+        (LinearRegression, "max_rounds", 0),
+        (LogisticRegression, "tolerance", -1.0),
+        (LogisticRegression, "refine", -1),
+        (LogisticRegression, "class_weight", "heavy"),
+    ],
+)
+def test_parameters_are_checked(kind, name, value):
+    with pytest.raises(ConfigError, match=f"The {name} parameter of {kind.__name__}"):
+        kind(**{name: value})._check()
 
 
 def test_one_party_cannot_play_two_roles():
     with pytest.raises(ConfigError, match="a party of its own"):
         Roles("C", ("B",), "B")
-
-
-def test_a_ciphertext_of_another_length_names_its_sender():
-    from vfsl.crypto import scheme
-    from vfsl.estimators.linear import _load
-
-    public, _ = scheme("plain").generate()
-    value = public.encrypt(np.arange(3)).to_wire()
-    assert isinstance(value, Ciphertext)
-    with pytest.raises(ProtocolError, match="'B' sent"):
-        _load(public, value, "B", 4)
+    assert PLAIN.everyone == ("C", "B", "K")

@@ -26,7 +26,8 @@ seconds = time.perf_counter() - start
 sent = sum(len(part.SerializeToString()) for part in (setup, request, response))
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 peak = int(status["VmHWM"].split()[0]) / 1000
-print(json.dumps({"seconds": seconds, "bytes": sent, "peak": peak, "correct": len(common) == n - n // 2}))
+correct = len(common) == n - n // 2
+print(json.dumps({"seconds": seconds, "bytes": sent, "peak": peak, "correct": correct}))
 """
 
 

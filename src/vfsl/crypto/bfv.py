@@ -49,7 +49,7 @@ class BFV(Scheme):
     Parameters
     ----------
     security : int
-        128 only.
+        128, or 112, which gets 128 too.
     plain_bits : int
         Values are signed integers of so many bits, 58 by default.
     modulus_bits : tuple of int
@@ -67,11 +67,11 @@ class BFV(Scheme):
         plain_bits: int = 58,
         modulus_bits: tuple[int, ...] = (60, 60, 60),
     ) -> None:
-        if security != 128:
+        if security not in (128, 112):
             raise ConfigError(
-                f"The security parameter of bfv must be 128. Got {security!r} instead."
+                f"The security parameter of bfv must be 128 or 112. Got {security!r} instead."
             )
-        super().__init__(security)
+        super().__init__(128)  # whoever is content with 112 bits gets 128 at no cost
         self.params = parameters(plain_bits, tuple(modulus_bits))
 
     def generate(self) -> tuple[BFVPublicKey, BFVSecretKey]:

@@ -19,11 +19,13 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Roles:
-    """Who plays which role; the same for all parties of a step."""
+    """Who plays which role, under which scheme; the same for all parties of a step."""
 
     label_holder: str
     feature_holders: tuple[str, ...]
     key_holder: str
+    scheme: str = "bfv"
+    security: int = 128
 
     def __post_init__(self) -> None:
         if len({*self.everyone}) != len(self.everyone):
@@ -77,19 +79,12 @@ class StepReport(Protocol):
 class Federated(Protocol):
     """The little that estimators need of a federation."""
 
-    security: int
-
-    @property
-    def scheme(self) -> str:
-        """The homomorphic scheme of linear models."""
+    def roles(self, label_holder: str, work: str) -> Roles:
+        """Roles with that label holder, under the scheme for that kind of work."""
         ...
 
-    def roles(self, label_holder: str) -> Roles:
-        """Roles with that label holder; the other aligned parties hold features."""
-        ...
-
-    def parts(self, label: tuple[str, str]) -> dict[str, Part]:
-        """The aligned rows of every party; the label column goes to its holder as the target."""
+    def parts(self, label: tuple[str, str], weights: Array | None = None) -> dict[str, Part]:
+        """The aligned rows of every party; label and weights go to the label holder only."""
         ...
 
     def run(

@@ -1,9 +1,10 @@
-"""One party's side of a federated least-squares solve: conjugate gradients on its own block.
+"""One party's side of federated least squares: conjugate gradients on its own block of columns.
 
-Pure arithmetic, no messages. The objective is ½‖Xw − y‖²/N + ½ Σ penalty w². Every party holds a
-block of X and w; a round yields each party its block of the gradient at a common trial point.
-Preconditioned by each party's own Gram matrix, conjugate gradients need tens of rounds where plain
-descent needs hundreds; all that must be summed across parties are five numbers a round.
+Pure arithmetic, no messages. T models over the same columns are trained together; model t minimises
+½ Σ vₜ(Xwₜ − yₜ)²/N + ½ Σ penalty wₜ² with row weights vₜ. Every party holds a block of X and w; a
+round yields each party its block of the gradients at common trial points. Preconditioned by each
+party's own Gram matrix, conjugate gradients need tens of rounds where plain descent needs hundreds;
+all that must be summed across parties are three numbers a round and model.
 """
 
 from __future__ import annotations
@@ -29,60 +30,100 @@ _FINE = 1e-9  # share of the first gain below which rounding may make the gain g
 class Width:
     """Fixed-point widths of the protocol: bits after the binary point, the same at all parties."""
 
-    columns: int = 20
+    columns: int
+    scores: int
+    row_weights: int = 0  # of products v ∘ score; 0 where no such product is formed
     weights: int = 26
-    scores: int = 20
-    score_range: int = 6  # |score| < 2^score_range, in standard deviations of the target
+    score_range: int = 5  # |score| < 2^score_range, in units of the target
+    row_weight_range: int = 0  # row weights average 1 and stay below 2^row_weight_range
 
     @classmethod
-    def for_rows(cls, rows: int, total: int = 56) -> Width:
-        """The finest widths whose sums over that many rows stay within ``total`` bits.
+    def for_rows(
+        cls,
+        rows: int,
+        *,
+        score_range: int = 5,
+        holders: int = 1,
+        weighted: bool = False,
+        products: bool = False,
+    ) -> Width:
+        """The finest widths whose sums over that many rows stay within the plaintext space.
 
-        Rounding errors of columns and scores weigh about the same in the result, so both get half.
+        A residual is the sum of the target and the scores of the label holder and ``holders``
+        others; the absolute values of a standardised column add up to at most its rows. Rounding
+        errors of columns and scores weigh about the same in the result, so they get equal shares.
+        Products of ciphertexts with row weights take a third share, but have no form in bfv,
+        whose plaintext space is the smallest.
         """
-        spare = total - cls.score_range - int(np.ceil(np.log2(max(rows, 2))))
-        return cls(columns=spare // 2, scores=spare - spare // 2)
+        spread = 6 if weighted else 0
+        capacity = 61 if products else 57
+        total = int(np.ceil(capacity - np.log2(2 + holders))) - 1
+        spare = total - score_range - spread - int(np.ceil(np.log2(max(rows, 2))))
+        share = spare // (3 if products else 2)
+        return cls(
+            columns=share,
+            scores=share if products else spare - share,
+            row_weights=share if products else 0,
+            score_range=score_range,
+            row_weight_range=spread,
+        )
 
     @property
     def score_bound(self) -> int:
         return 1 << (self.score_range + self.scores)
 
+    @property
+    def sums(self) -> int:
+        """Bits after the binary point of a gradient's sums."""
+        return self.columns + self.scores + self.row_weights
+
 
 class Terms(NamedTuple):
-    """A party's summands of one round; only their sums over all parties are used."""
+    """A party's summands of one round, a number a model; only sums over all parties are used."""
 
-    curvature: float  # p·Ap
-    overlap: float  # Ap·M⁻¹g
-    spread: float  # Ap·M⁻¹Ap
-    fit: float  # trial weights · gradient of the data part: a share of the loss
-    penalty: float
+    curvature: Floats  # p·Ap
+    overlap: Floats  # Ap·M⁻¹g
+    spread: Floats  # Ap·M⁻¹Ap
 
 
 class Step(NamedTuple):
-    """What all parties do next: how far along the direction, and how to turn."""
+    """What all parties do next, a number a model: how far along the direction, how to turn."""
 
-    length: float
-    turn: float
-    last: bool
+    length: Floats
+    turn: Floats
 
 
 class Block:
-    """One party's columns, weights and search direction."""
+    """One party's columns, and its weights and search directions for all models.
 
-    def __init__(self, columns: Floats, penalty: Floats, width: Width) -> None:
-        rows = max(len(columns), 1)
+    Parameters
+    ----------
+    columns : array (rows, d)
+    penalty : array (d, models)
+        Of each column's squared weight in each model.
+    width : Width
+    weights : array (d, models), optional
+        Where the descent begins; zero by default.
+    """
+
+    def __init__(
+        self, columns: Floats, penalty: Floats, width: Width, weights: Floats | None = None
+    ) -> None:
         self.columns: Integers = encode(columns, width.columns)
         self.width = width
+        self._rows = max(len(columns), 1)
         self._penalty = penalty
-        gram = columns.T @ columns / rows + np.diag(penalty)
-        self._inverse = _pseudo_inverse(gram)
-        size = columns.shape[1]
-        self.weights: Floats = np.zeros(size)
-        self.trial: Integers = np.zeros(size, dtype=np.int64)
-        self._rows = rows
-        self._gradient: Floats = np.zeros(size)
-        self._direction: Floats = np.zeros(size)
-        self._change: Floats = np.zeros(size)
+        gram = columns.T @ columns / self._rows
+        self._inverse = _pseudo_inverse(gram + np.diag(penalty.mean(axis=1)))
+        shape = penalty.shape
+        # The descent begins at a trial point, so that its gradient is exact there.
+        self.trial: Integers = encode(
+            np.zeros(shape) if weights is None else weights, width.weights
+        )
+        self.weights: Floats = decode(self.trial, width.weights)
+        self._gradient: Floats = np.zeros(shape)
+        self._direction: Floats = np.zeros(shape)
+        self._change: Floats = np.zeros(shape)
 
     def scores(self) -> Integers:
         """Scores of all rows at the trial weights, exact integers until the last rounding."""
@@ -91,34 +132,31 @@ class Block:
         size = np.abs(self.columns.astype(np.float64) @ self.trial.astype(np.float64))
         if size.max(initial=0) >= float(self.width.score_bound << drop):
             raise BoundExceeded(
-                f"A score left the range of ±{2**self.width.score_range} standard deviations; "
+                f"A score left the range of ±{2**self.width.score_range} units of the target; "
                 "check for extreme values or raise the l2 penalty."
             )
         return shift(self.columns @ self.trial, drop)
 
-    def begin(self, sums: Integers) -> float:
-        """Take in the gradient at zero weights; g·M⁻¹g, the size of what is left to gain."""
-        self._gradient = self._decode(sums)
+    def begin(self, sums: Integers) -> Floats:
+        """Take in the gradient sums at the weights; g·M⁻¹g, what each model can still gain."""
+        self._gradient = self._decode(sums) + self._penalty * self.weights
         aim = self._inverse @ self._gradient
         self._turn_to(-aim)
-        return float(self._gradient @ aim)
+        return np.asarray((self._gradient * aim).sum(axis=0))
 
     def measure(self, sums: Integers) -> Terms:
         """Take in the gradient sums at the trial point; this party's terms of the round."""
         trial = decode(self.trial, self.width.weights)
-        data = self._decode(sums)
-        self._change = data + self._penalty * trial - self._gradient  # A p, exact: linear gradient
-        aim = self._inverse @ self._gradient
+        # A p, the gradient's change along the direction: exact, since the gradient is linear.
+        self._change = self._decode(sums) + self._penalty * trial - self._gradient
         return Terms(
-            curvature=float(self._direction @ self._change),
-            overlap=float(self._change @ aim),
-            spread=float(self._change @ self._inverse @ self._change),
-            fit=float(trial @ data),
-            penalty=float(trial @ (self._penalty * trial)),
+            curvature=(self._direction * self._change).sum(axis=0),
+            overlap=(self._change * (self._inverse @ self._gradient)).sum(axis=0),
+            spread=(self._change * (self._inverse @ self._change)).sum(axis=0),
         )
 
     def move(self, step: Step) -> None:
-        """Go along the direction and turn to the next one."""
+        """Go along the directions and turn to the next ones."""
         self.weights = self.weights + step.length * self._direction
         self._gradient = self._gradient + step.length * self._change
         self._turn_to(step.turn * self._direction - self._inverse @ self._gradient)
@@ -129,39 +167,51 @@ class Block:
         self._direction = decode(self.trial, self.width.weights) - self.weights
 
     def _decode(self, sums: Integers) -> Floats:
-        return decode(sums, self.width.columns + self.width.scores) / self._rows
+        """Sums (models, d) as gradients (d, models)."""
+        return np.asarray(decode(sums, self.width.sums).T / self._rows)
 
 
-def choose_step(
-    terms: list[Terms], gain: float, first_gain: float, tolerance: float
-) -> tuple[Step, float, str | None]:
-    """The exact minimum along the common direction, and the conjugate turn after it.
+class Search:
+    """The label holder's choice of steps, from everybody's terms.
 
     Parameters
     ----------
-    terms : list of Terms
-        Every party's summands.
-    gain : float
-        g·M⁻¹g summed over the parties before this step, and ``first_gain`` before the first.
+    gain : array (models,)
+        g·M⁻¹g summed over the parties at the start.
     tolerance : float
-        Stop when the gain has fallen to the square of this share of ``first_gain``.
-
-    Returns
-    -------
-    step, the gain after it, and the reason to stop: None, "converged" or "precision".
+        A model has converged when its gain has fallen to the square of this share of the first.
     """
-    curvature = sum(term.curvature for term in terms)
-    if not curvature > 0:  # nothing left to gain that the fixed-point width can show
-        return Step(0.0, 0.0, last=True), gain, "precision"
-    length = gain / curvature
-    overlap = sum(term.overlap for term in terms)
-    spread = sum(term.spread for term in terms)
-    after = max(gain + 2 * length * overlap + length * length * spread, 0.0)
-    if after > gain and gain < _FINE * first_gain:
-        # Rounding has taken over: a further step would only follow its noise.
-        return Step(0.0, 0.0, last=True), gain, "precision"
-    stop = "converged" if after <= tolerance**2 * first_gain else None
-    return Step(length, after / gain, last=False), after, stop
+
+    def __init__(self, gain: Floats, tolerance: float) -> None:
+        self.gain = gain
+        self.decrease = np.zeros(len(gain))  # of the objective, in all
+        self._first = np.maximum(gain, np.finfo(float).tiny)
+        self._tolerance = tolerance
+        self.reasons: list[str | None] = [None] * len(gain)
+
+    @property
+    def done(self) -> bool:
+        return all(reason is not None for reason in self.reasons)
+
+    def step(self, terms: list[Terms]) -> Step:
+        """The exact minimum along each model's direction, and the conjugate turn after it."""
+        curvature, overlap, spread = (np.sum(part, axis=0) for part in zip(*terms, strict=True))
+        flat = ~(curvature > 0)
+        length = np.where(flat, 0.0, self.gain / np.where(flat, 1.0, curvature))
+        after = np.maximum(self.gain + 2 * length * overlap + length**2 * spread, 0.0)
+        # Below the fixed-point precision a step would only follow the noise of rounding.
+        noise = flat | ((after > self.gain) & (self.gain < _FINE * self._first))
+        finished = np.array([reason is not None for reason in self.reasons])
+        converged = after <= self._tolerance**2 * self._first
+        for model in np.flatnonzero(~finished & (noise | converged)):
+            self.reasons[model] = "precision" if noise[model] else "converged"
+        still = noise | finished
+        length = np.where(still, 0.0, length)
+        after = np.where(still, self.gain, after)
+        turn = np.where(still, 0.0, after / np.maximum(self.gain, np.finfo(float).tiny))
+        self.decrease = self.decrease + length * self.gain / 2
+        self.gain = after
+        return Step(length, turn)
 
 
 def _pseudo_inverse(gram: Floats) -> Floats:

@@ -1,73 +1,198 @@
-"""Linear and ridge regression across parties, by the four steps of vertical federated learning.
+"""Linear and logistic regression across parties, over the least-squares protocol.
 
-Holds   the label holder: columns and the target; each feature holder: columns; the key holder:
-        the secret key, no data.
-Learns  a feature holder: its own gradient in each round, which rows have a known label, the common
-        step lengths. The label holder: its own gradient, the loss, five sums a round of each
-        feature holder, and when it predicts, the total score of each row. The key holder:
-        uniformly masked numbers, the number of columns of each party and of rounds.
-
-Each round (1) uses the key that the key holder made for this run; (2) feature holders send
-encrypted scores, the label holder returns the encrypted residual r = Σ scores − y; (3) every party
-forms its encrypted gradient Xᵀr (the label holder also ⟨r, y⟩, which completes the loss), masks it
-and sends it to the key holder; (4) the key holder returns the masked values, each party unmasks
-and moves.
+Both pose weighted least-squares problems at the label holder. Linear regression poses one. Logistic
+regression replaces its loss by the quadratic that touches it at score 0 (degree 1 of the gradient,
+as in the literature); with ``refine`` the label holder then sees the total scores and poses the
+quadratic that touches the loss there (Newton's method), so that the result is the pooled one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
+from sklearn.metrics import r2_score, roc_auc_score
 
-from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, scheme
-from vfsl.crypto.fixed import decode, encode
+from vfsl.channel import Channel, expect_array
 from vfsl.data import Encoder
-from vfsl.errors import ConfigError, DataError, ProtocolError
+from vfsl.errors import ConfigError, DataError
+from vfsl.estimators import least_squares
 from vfsl.estimators.base import Federated, Part, Roles, Rows, Share
-from vfsl.estimators.descent import Block, Floats, Integers, Step, Terms, Width, choose_step
-from vfsl.values import Aggregate, Array, Ciphertext, Disclosure, Disclosures, Masked
+from vfsl.estimators.descent import Floats
+from vfsl.estimators.least_squares import Pose, Problem, Program
+from vfsl.values import Array, Disclosure, Disclosures
 
-_NOTHING = "nothing without the secret key"
-
-TRAINING: Disclosures = {
-    "public key": Disclosure(dict, "the public key of this run"),
+DISCLOSURES: Disclosures = {
     "labelled rows": Disclosure(np.ndarray, "which aligned rows have a known label"),
-    "columns": Disclosure(int, "how many encoded columns the sender has"),
-    "scores": Disclosure(Ciphertext, _NOTHING),
-    "residual": Disclosure(Ciphertext, _NOTHING),
-    "gradient": Disclosure(Ciphertext, "uniformly masked sums"),
-    "opened gradient": Disclosure(Masked, "the receiver's own gradient, after it removes its mask"),
-    "gain": Disclosure(Aggregate, "how much the sender's columns can still explain, one number"),
-    "terms": Disclosure(Aggregate, "five sums over all rows: curvature and fit of the round"),
-    "step": Disclosure(Aggregate, "the common step length"),
-    "another round": Disclosure(bool, "whether training goes on"),
 }
-SCORING: Disclosures = {
-    "public key": Disclosure(dict, "the public key of this run"),
-    "rows": Disclosure(int, "how many rows are scored"),
-    "scores": Disclosure(Ciphertext, _NOTHING),
-    "total": Disclosure(Ciphertext, "uniformly masked scores"),
-    "opened total": Disclosure(Masked, "the total score of each row, to the label holder"),
-}
-DISCLOSURES = TRAINING | SCORING
-
-_SCORE_BITS = 24  # scores of a prediction are not summed over rows, so their width is fixed
-_SCORE_BOUND = 1 << 50
+_HESSIAN_FLOOR = 0.02  # keeps the targets of nearly certain rows within the score range
+_TARGET_RANGE = 100.0
 
 
 @dataclass
-class LinearRegression:
+class _Linear(ABC):
+    """What both models share: running the roles, encoding columns, keeping shares."""
+
+    name: ClassVar[str]
+
+    def fit(self, fed: Federated, label: tuple[str, str], weights: Array | None = None) -> Any:
+        """Train on all aligned rows of a federation whose label is known.
+
+        Parameters
+        ----------
+        fed : Federation
+        label : (party, column)
+        weights : array, optional
+            Row weights in the common order, known to the label holder only; (rows,) or, to train
+            several models in the same rounds, (rows, models).
+        """
+        self._check()
+        several = len(fed.parts(label)) > 2 and self._is_weighted(weights)
+        roles = fed.roles(label[0], "linear of many" if several else "linear")
+        parts = fed.parts(label, weights)
+        jobs = {
+            party: partial(self.train, part=parts.get(party), role=roles)
+            for party in roles.everyone
+        }
+        settings = {"model": self.name, "label": list(label), **self._settings()}
+        settings |= {"scheme": roles.scheme, "security": roles.security}
+        shares, report = fed.run(f"train {self.name}", jobs, settings)
+        self.shares_: dict[str, Share] = {
+            party: share for party, share in shares.items() if share is not None
+        }
+        held = self.shares_[roles.label_holder]
+        self.n_rounds_ = len(held.rounds)
+        self.stop_reason_ = held.stop_reason
+        self._label = label
+        report(rounds=held.rounds, stop_reason=held.stop_reason)
+        return self
+
+    def decision_function(self, fed: Federated) -> Array:
+        """Total scores of the aligned rows in the common order, (rows, models)."""
+        if not hasattr(self, "shares_"):
+            raise ConfigError(f"{type(self).__name__} is not fitted yet: call fit first.")
+        roles = fed.roles(self._label[0], "linear")
+        parts = fed.parts(self._label)
+        jobs = {
+            party: partial(
+                self.score, part=parts.get(party), share=self.shares_.get(party), role=roles
+            )
+            for party in roles.everyone
+        }
+        settings = {"model": self.name, "scheme": roles.scheme, "security": roles.security}
+        answers, report = fed.run(f"predict {self.name}", jobs, settings)
+        scores = np.asarray(answers[roles.label_holder])
+        target = parts[roles.label_holder].target
+        known = ~pd.isna(np.asarray(target))
+        report(metrics=self._quality(scores[known], np.asarray(target)[known]))
+        return scores
+
+    def train(
+        self,
+        channel: Channel,
+        part: Part | None,
+        *,
+        role: Roles,
+        rng: np.random.Generator | None = None,
+    ) -> Share | None:
+        """One party's side of training; None for the key holder, who has no part."""
+        channel = channel.within(self.name, DISCLOSURES)
+        inner = channel.within("fit", least_squares.DISCLOSURES)
+        program = self._program()
+        if channel.me == role.key_holder:
+            least_squares.train_key_holder(inner, role, program)
+            return None
+        if part is None:
+            raise ConfigError(f"Party {channel.me!r} needs a part of the data to train on.")
+        key = least_squares.receive_key(inner, role)
+        if channel.me != role.label_holder:
+            known = expect_array(
+                channel.receive(role.label_holder, "labelled rows"),
+                sender=role.label_holder,
+                name="labelled rows",
+                holds="boolean",
+                shape=(len(part.rows),),
+            )
+            state, columns = _encode_columns(part, part.rows[known])
+            trained = least_squares.train_feature_holder(inner, columns, role, key, program)
+            return Share(channel.me, self.name, state | _weights_state(trained.weights))
+        known = _known(channel.me, part.target)
+        for party in role.feature_holders:
+            channel.send(party, "labelled rows", known)
+        state, columns = _encode_columns(part, part.rows[known])
+        columns = np.column_stack([columns, np.ones(len(columns))])
+        row_weights = None if part.weights is None else np.asarray(part.weights)[known]
+        pose, facts, weighted = self._pose(channel.me, np.asarray(part.target)[known], row_weights)
+        program = self._program(weighted)
+        trained = least_squares.train_label_holder(inner, columns, pose, role, key, program)
+        state |= _weights_state(trained.weights) | facts
+        return Share(channel.me, self.name, state, trained.rounds, trained.stop_reason)
+
+    def score(
+        self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
+    ) -> Array | None:
+        """One party's side of prediction: the total scores, only at the label holder."""
+        channel = channel.within(self.name).within("score", least_squares.DISCLOSURES)
+        if channel.me == role.key_holder:
+            least_squares.score_key_holder(channel, role)
+            return None
+        if part is None or share is None:
+            raise ConfigError(f"Party {channel.me!r} needs data and its share of the model.")
+        key = least_squares.receive_key(channel, role)
+        columns = _apply_encoding(part, share)
+        if channel.me == role.label_holder:
+            columns = np.column_stack([columns, np.ones(len(columns))])
+        weights = np.asarray(share.state["weights"], dtype=np.float64)
+        weights = weights.reshape(columns.shape[1], share.state["models"])
+        if channel.me == role.label_holder:
+            return least_squares.score_label_holder(channel, columns, weights, role, key)
+        least_squares.score_feature_holder(channel, columns, weights, role, key)
+        return None
+
+    @abstractmethod
+    def _program(self, weighted: bool = False) -> Program:
+        """What all parties know of the training."""
+
+    @abstractmethod
+    def _pose(
+        self, party: str, target: Array, weights: Array | None
+    ) -> tuple[Pose, dict[str, Any], bool]:
+        """The problems of all stages, what the share keeps, and whether rows have weights."""
+
+    @abstractmethod
+    def _quality(self, scores: Array, target: Array) -> dict[str, float]:
+        """How good the scores of labelled rows are, computed by their holder for the record."""
+
+    @abstractmethod
+    def _settings(self) -> dict[str, Any]:
+        """For the run record."""
+
+    def _is_weighted(self, weights: Array | None) -> bool:
+        return weights is not None
+
+    def _check(self) -> None:
+        for name, least in (("l2", 0.0), ("max_rounds", 1), ("tolerance", 0.0), ("refine", 0)):
+            value = getattr(self, name, least)
+            if not value >= least:
+                raise ConfigError(
+                    f"The {name} parameter of {type(self).__name__} must be at least {least}. "
+                    f"Got {value!r} instead."
+                )
+
+
+@dataclass
+class LinearRegression(_Linear):
     """Least squares or ridge regression over the aligned rows of several parties.
 
     Parameters
     ----------
     l2 : float
-        Ridge penalty: minimises ½‖Xw − y‖²/N + ½ l2 ‖w‖² on standardised columns and target.
+        Ridge penalty: minimises ½‖Xw − y‖²/N + ½ l2 ‖w‖² on standardised columns and target; the
+        intercept is not penalised.
     max_rounds : int
         Most rounds of training.
     tolerance : float
@@ -85,364 +210,250 @@ class LinearRegression:
     stop_reason_ : str
     """
 
+    name = "linear"
+
     l2: float = 0.0
     max_rounds: int = 100
     tolerance: float = 1e-7
     rows_per_column: int = 10
 
-    def fit(self, fed: Federated, label: tuple[str, str]) -> LinearRegression:
-        """Train on all aligned rows of a federation whose label is known.
-
-        Parameters
-        ----------
-        fed : Federation
-        label : (party, column)
-        """
-        self._check()
-        roles = fed.roles(label[0])
-        parts = fed.parts(label)
-        jobs = {
-            party: partial(
-                self.train, part=parts.get(party), role=roles, scheme=(fed.scheme, fed.security)
-            )
-            for party in roles.everyone
-        }
-        settings = {
-            "model": "linear",
-            "label": list(label),
-            "l2": self.l2,
-            "scheme": fed.scheme,
-            "security": fed.security,
-        }
-        shares, report = fed.run("train linear", jobs, settings)
-        self.shares_: dict[str, Share] = {
-            party: share for party, share in shares.items() if share is not None
-        }
-        held = self.shares_[roles.label_holder]
-        self.n_rounds_ = len(held.rounds)
-        self.stop_reason_ = held.stop_reason
-        self._label = label
-        # The target is standardised, so twice the loss is the unexplained share of its variance.
-        metrics = {"training_r2": 1 - 2 * held.rounds[-1]["loss"]}
-        report(metrics=metrics, rounds=held.rounds, stop_reason=held.stop_reason, notes=held.notes)
-        return self
-
     def predict(self, fed: Federated) -> Array:
         """Predictions for the aligned rows, in the common order, in units of the target."""
-        if not hasattr(self, "shares_"):
-            raise ConfigError("LinearRegression is not fitted yet: call fit first.")
-        roles = fed.roles(self._label[0])
-        parts = fed.parts(self._label)
-        jobs = {
-            party: partial(
-                self.score,
-                part=parts.get(party),
-                share=self.shares_.get(party),
-                role=roles,
-                scheme=(fed.scheme, fed.security),
+        scores = self.decision_function(fed)
+        state = self.shares_[self._label[0]].state
+        answer: Array = scores * np.asarray(state["scale"]) + np.asarray(state["mean"])
+        return answer[:, 0] if answer.shape[1] == 1 else answer
+
+    def _program(self, weighted: bool = False) -> Program:
+        return Program(
+            l2=self.l2,
+            max_rounds=self.max_rounds,
+            tolerance=self.tolerance,
+            weighted=weighted,
+            rows_per_column=self.rows_per_column,
+        )
+
+    def _pose(
+        self, party: str, target: Array, weights: Array | None
+    ) -> tuple[Pose, dict[str, Any], bool]:
+        values = _two_dimensional(_as_numbers(target, party))
+        row_weights, values = np.broadcast_arrays(_checked_weights(weights, len(values)), values)
+        mean, scale = values.mean(axis=0), values.std(axis=0)
+        scale = np.where(scale > 0, scale, 1.0)
+        problem = Problem((values - mean) / scale, np.array(row_weights))
+        facts = {"mean": mean.tolist(), "scale": scale.tolist()}
+        return (lambda stage, scores: problem), facts, weights is not None
+
+    def _quality(self, scores: Array, target: Array) -> dict[str, float]:
+        if scores.shape[1] > 1 or len(target) < 2:
+            return {}
+        state = self.shares_[self._label[0]].state
+        predicted = scores[:, 0] * state["scale"][0] + state["mean"][0]
+        return {"r2": float(r2_score(_as_numbers(target, self._label[0]), predicted))}
+
+    def _settings(self) -> dict[str, Any]:
+        return {"l2": self.l2, "max_rounds": self.max_rounds}
+
+
+@dataclass
+class LogisticRegression(_Linear):
+    """Logistic regression over the aligned rows of several parties, binary or multi-class.
+
+    Parameters
+    ----------
+    l2 : float
+        Penalty: minimises the mean logistic loss + ½ l2 ‖w‖² on standardised columns; the intercept
+        is not penalised.
+    refine : int
+        How often the label holder sees the total scores of the training rows and improves the
+        quadratic approximation of the loss. 0 reveals no score in training, and is the gradient of
+        degree 1 of the literature; 4 is close to the pooled model.
+    max_rounds : int
+        Most rounds of training in all.
+    tolerance : float
+        A stage ends when the scores would change by no more than about this share.
+    class_weight : None or "balanced"
+        Weigh classes inversely to their frequency.
+    rows_per_column : int
+        As in LinearRegression.
+
+    Attributes
+    ----------
+    classes_ : array
+    shares_, n_rounds_, stop_reason_
+        As in LinearRegression.
+    """
+
+    name = "logistic"
+
+    l2: float = 1e-3
+    refine: int = 4
+    max_rounds: int = 25
+    tolerance: float = 1e-3
+    class_weight: str | None = None
+    rows_per_column: int = 10
+
+    @property
+    def classes_(self) -> Array:
+        return np.asarray(self.shares_[self._label[0]].state["classes"])
+
+    def predict_proba(self, fed: Federated) -> Array:
+        """Class probabilities of the aligned rows, in the common order.
+
+        Returns
+        -------
+        array
+            (rows, classes) in the order of ``classes_``; for several binary models trained
+            together, (rows, models) with the probability of the second class.
+        """
+        scores = self.decision_function(fed)
+        if len(self.classes_) > 2:
+            return _softmax(scores)
+        positive = _sigmoid(scores)
+        return np.hstack([1 - positive, positive]) if positive.shape[1] == 1 else positive
+
+    def predict(self, fed: Federated) -> Array:
+        """The most probable class of each aligned row, in the common order."""
+        if len(self.classes_) == 2 and self.shares_[self._label[0]].state["models"] > 1:
+            codes = (self.predict_proba(fed) > 0.5).astype(int)
+        else:
+            codes = self.predict_proba(fed).argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    def _program(self, weighted: bool = False) -> Program:
+        stages = self.refine + 1
+        return Program(
+            l2=self.l2,
+            max_rounds=max(self.max_rounds // stages, 1),
+            tolerance=self.tolerance,
+            stages=stages,
+            weighted=weighted,
+            rows_per_column=self.rows_per_column,
+            score_range=7,
+        )
+
+    def _pose(
+        self, party: str, target: Array, weights: Array | None
+    ) -> tuple[Pose, dict[str, Any], bool]:
+        values = np.asarray(target)
+        classes, codes = np.unique(values, return_inverse=True)
+        if len(classes) < 2:
+            raise DataError(
+                "Logistic regression needs at least two classes among the labelled aligned rows "
+                f"of party {party!r}; there is {len(classes)}."
             )
-            for party in roles.everyone
-        }
-        answers, report = fed.run("predict linear", jobs, {"model": "linear", "scheme": fed.scheme})
-        report()
-        return np.asarray(answers[roles.label_holder])
+        row_weights = _checked_weights(weights, len(values))
+        if self.class_weight == "balanced":
+            share = np.bincount(codes) / len(codes)
+            row_weights = row_weights / (len(classes) * share[codes])[:, None]
+        if len(classes) == 2:
+            hot, link, factor = codes[:, None].astype(np.float64), _sigmoid, 1.0
+        else:
+            hot, link, factor = np.eye(len(classes))[codes], _softmax, 2.0
+            if row_weights.shape[1] > 1:
+                raise ConfigError("Several models at once need a label with two classes.")
+        hot, row_weights = np.broadcast_arrays(hot, row_weights)
 
-    def train(
-        self, channel: Channel, part: Part | None, *, role: Roles, scheme: tuple[str, int]
-    ) -> Share | None:
-        """One party's side of training; None for the key holder, who has no part."""
-        channel = channel.within("linear", TRAINING)
-        if channel.me == role.key_holder:
-            train_key_holder(channel, role, scheme, self.max_rounds)
-            return None
-        if part is None:
-            raise ConfigError(f"Party {channel.me!r} needs a part of the data to train on.")
-        key = _receive_key(channel, role, scheme)
-        if channel.me == role.label_holder:
-            return train_label_holder(channel, part, role, key, self)
-        return train_feature_holder(channel, part, role, key, self)
+        def pose(stage: int, scores: Floats) -> Problem:
+            start = np.zeros(hot.shape) if stage == 0 else scores
+            return touching_quadratic(hot, link(start), start, row_weights, factor)
 
-    def score(
-        self,
-        channel: Channel,
-        part: Part | None,
-        share: Share | None,
-        *,
-        role: Roles,
-        scheme: tuple[str, int],
-    ) -> Array | None:
-        """One party's side of prediction; the answer only at the label holder."""
-        channel = channel.within("linear", SCORING)
-        if channel.me == role.key_holder:
-            score_key_holder(channel, role, scheme)
-            return None
-        if part is None or share is None:
-            raise ConfigError(f"Party {channel.me!r} needs data and its share of the model.")
-        key = _receive_key(channel, role, scheme)
-        if channel.me == role.label_holder:
-            return score_label_holder(channel, part, share, role, key)
-        score_feature_holder(channel, part, share, role, key)
-        return None
+        weighted = weights is not None or self.class_weight is not None
+        return pose, {"classes": classes.tolist()}, weighted
+
+    def _is_weighted(self, weights: Array | None) -> bool:
+        return weights is not None or self.class_weight is not None or self.refine > 0
+
+    def _quality(self, scores: Array, target: Array) -> dict[str, float]:
+        if not len(target) or not set(target) <= set(self.classes_.tolist()):
+            return {}
+        if len(self.classes_) > 2:
+            right = self.classes_[scores.argmax(axis=1)] == np.asarray(target.tolist())
+            return {"accuracy": float(right.mean())}
+        positive = np.asarray(target.tolist()) == self.classes_[1]
+        if scores.shape[1] > 1 or positive.all() or not positive.any():
+            return {}
+        return {"auc": float(roc_auc_score(positive, scores[:, 0]))}
+
+    def _settings(self) -> dict[str, Any]:
+        return {"l2": self.l2, "refine": self.refine, "class_weight": self.class_weight}
 
     def _check(self) -> None:
-        for name, least in (("l2", 0.0), ("max_rounds", 1), ("tolerance", 0.0)):
-            if not getattr(self, name) >= least:
-                raise ConfigError(
-                    f"The {name} parameter of LinearRegression must be at least {least}. "
-                    f"Got {getattr(self, name)!r} instead."
-                )
+        super()._check()
+        if self.class_weight not in (None, "balanced"):
+            raise ConfigError(
+                "The class_weight parameter of LogisticRegression must be None or 'balanced'. "
+                f"Got {self.class_weight!r} instead."
+            )
 
 
-# ---- training: the three roles side by side ------------------------------------------------------
+def touching_quadratic(
+    hot: Floats, probability: Floats, scores: Floats, row_weights: Floats, factor: float = 1.0
+) -> Problem:
+    """The quadratic that touches the logistic loss at given scores, as targets and row weights.
+
+    Its gradient there is p − y, its curvature ``factor`` · p(1 − p): a factor of 2 bounds that of
+    the softmax, whose classes are fitted side by side.
+    """
+    curvature = np.maximum(factor * probability * (1 - probability), _HESSIAN_FLOOR)
+    targets = scores + (hot - probability) / curvature
+    return Problem(np.clip(targets, -_TARGET_RANGE, _TARGET_RANGE), row_weights * curvature)
 
 
-def train_key_holder(
-    channel: Channel, roles: Roles, scheme_name: tuple[str, int], max_rounds: int
-) -> None:
-    """Make a key, then answer one masked gradient a party and round, of the announced size."""
-    public, secret = scheme(*scheme_name).generate()
-    for party in roles.data_holders:
-        channel.send(party, "public key", public.to_wire())
-    sizes = {
-        party: expect_integer(
-            channel.receive(party, "columns"), sender=party, name="columns", low=0, high=10**6
-        )
-        for party in roles.data_holders
-    }
-    asking = [party for party, size in sizes.items() if size]
-    all_rounds = [f"round {number}" for number in range(max_rounds + 1)]
-    holder = KeyHolder(secret, {f"{r}/{p}": (sizes[p],) for r in all_rounds for p in asking})
-    for name in all_rounds:
-        here = channel.within(name)
-        for party in asking:
-            answer = holder.open(f"{name}/{party}", here.receive(party, "gradient"))
-            here.send(party, "opened gradient", answer)
-        if not here.receive(roles.label_holder, "another round"):
-            return
+def _sigmoid(scores: Floats) -> Floats:
+    return np.asarray(0.5 * (1 + np.tanh(scores / 2)))
 
 
-def train_feature_holder(
-    channel: Channel, part: Part, roles: Roles, key: PublicKey, settings: LinearRegression
-) -> Share:
-    """Send encrypted scores, get the encrypted residual, learn one's own gradient."""
-    label_holder = roles.label_holder
-    known = expect_array(
-        channel.receive(label_holder, "labelled rows"),
-        sender=label_holder,
-        name="labelled rows",
-        holds="boolean",
-        shape=(len(part.rows),),
-    )
-    model, columns = _encode_columns(part, part.rows[known])
-    _announce(channel, roles, columns.shape[1])
-    width = Width.for_rows(len(columns))
-    block = Block(columns, np.full(columns.shape[1], settings.l2), width)
-    for number in range(settings.max_rounds + 1):
-        here = channel.within(f"round {number}")
-        scores = key.encrypt(block.scores(), use="inner", bound=width.score_bound)
-        here.send(label_holder, "scores", scores.to_wire())
-        residual = _load(key, here.receive(label_holder, "residual"), label_holder, len(columns))
-        sums = _gradient(here, roles, residual, block.columns)
-        if number == 0:
-            here.send(label_holder, "gain", Aggregate(block.begin(sums)))
-        else:
-            here.send(label_holder, "terms", Aggregate(np.array(block.measure(sums))))
-            step = _read_step(here.receive(label_holder, "step"), label_holder)
-            block.move(step)
-            if step.last:
-                break
-    return Share(channel.me, "linear", model | {"weights": block.weights.tolist()})
+def _softmax(scores: Floats) -> Floats:
+    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
 
-def train_label_holder(
-    channel: Channel, part: Part, roles: Roles, key: PublicKey, settings: LinearRegression
-) -> Share:
-    """Form the encrypted residual, sum everybody's terms and choose the step."""
-    target, known = _known_target(channel.me, part.target)
-    for party in roles.feature_holders:
-        channel.send(party, "labelled rows", known)
-    model, columns = _encode_columns(part, part.rows[known])
-    mean, scale = float(target.mean()), float(target.std())
-    scale = scale if scale > 0 else 1.0
-    width = Width.for_rows(len(target))
-    standard = (target - mean) / scale
-    wanted = encode(standard, width.scores, bound=width.score_bound)
-    wanted_column = encode(standard, width.columns)
-    _announce(channel, roles, columns.shape[1] + 1)  # one more for ⟨r, y⟩
-    _check_sizes(channel, roles, columns, settings)
-    # Columns and target are centred over the same rows, so the intercept is the target's mean.
-    block = Block(columns, np.full(columns.shape[1], settings.l2), width)
-    rounds: list[Mapping[str, Any]] = []
-    gain = first_gain = 0.0
-    reason = "max_rounds"
-    for number in range(settings.max_rounds + 1):
-        here = channel.within(f"round {number}")
-        residual = _collect_residual(here, roles, key, block.scores() - wanted, width)
-        sums = _gradient(here, roles, residual, np.column_stack([block.columns, wanted_column]))
-        if number == 0:
-            gains = [here.receive(party, "gain").payload for party in roles.feature_holders]
-            gain = first_gain = block.begin(sums[:-1]) + sum(map(float, gains))
-            here.send(roles.key_holder, "another round", True)
-            continue
-        terms = [block.measure(sums[:-1]), *_receive_terms(here, roles)]
-        step, gain, stop = choose_step(terms, gain, first_gain, settings.tolerance)
-        loss = _loss(terms, sums[-1], len(target), width)
-        penalty = 0.5 * sum(term.penalty for term in terms)
-        rounds.append({"round": number, "loss": loss, "penalty": penalty, "gain": gain})
-        reason = stop or reason
-        step = step._replace(last=stop is not None or number == settings.max_rounds)
-        for party in roles.feature_holders:
-            here.send(party, "step", Aggregate([step.length, step.turn, step.last]))
-        here.send(roles.key_holder, "another round", not step.last)
-        block.move(step)
-        if step.last:
-            break
-    model |= {"weights": block.weights.tolist(), "mean": mean, "scale": scale}
-    return Share(channel.me, "linear", model, tuple(rounds), reason)
-
-
-# ---- prediction ----------------------------------------------------------------------------------
-
-
-def score_key_holder(channel: Channel, roles: Roles, scheme_name: tuple[str, int]) -> None:
-    """Make a fresh key and open one masked vector of total scores."""
-    public, secret = scheme(*scheme_name).generate()
-    for party in roles.data_holders:
-        channel.send(party, "public key", public.to_wire())
-    rows = expect_integer(
-        channel.receive(roles.label_holder, "rows"),
-        sender=roles.label_holder,
-        name="rows",
-        low=1,
-        high=1 << 40,
-    )
-    holder = KeyHolder(secret, {"total": (rows,)})
-    total = channel.receive(roles.label_holder, "total")
-    channel.send(roles.label_holder, "opened total", holder.open("total", total))
-
-
-def score_feature_holder(
-    channel: Channel, part: Part, share: Share, roles: Roles, key: PublicKey
-) -> None:
-    scores = key.encrypt(_local_scores(part, share), use="any", bound=_SCORE_BOUND)
-    channel.send(roles.label_holder, "scores", scores.to_wire())
-
-
-def score_label_holder(
-    channel: Channel, part: Part, share: Share, roles: Roles, key: PublicKey
-) -> Array:
-    """Add up all scores under encryption, so that only their total is ever opened."""
-    own = _local_scores(part, share)
-    total = key.encrypt(own, use="any", bound=_SCORE_BOUND)
-    for party in roles.feature_holders:
-        total = total + _load(key, channel.receive(party, "scores"), party, len(own))
-    request, mask = total.masked()
-    channel.send(roles.key_holder, "rows", len(own))
-    channel.send(roles.key_holder, "total", request)
-    opened = mask.remove(channel.receive(roles.key_holder, "opened total"))
-    standard: Floats = decode(opened, _SCORE_BITS)
-    return standard * float(share.state["scale"]) + float(share.state["mean"])
-
-
-# ---- small pieces --------------------------------------------------------------------------------
-
-
-def _receive_key(channel: Channel, roles: Roles, scheme_name: tuple[str, int]) -> PublicKey:
-    return scheme(*scheme_name).load_public(channel.receive(roles.key_holder, "public key"))
-
-
-def _announce(channel: Channel, roles: Roles, columns: int) -> None:
-    """Fix the size of one's requests before the first one."""
-    channel.send(roles.key_holder, "columns", columns)
-    if channel.me != roles.label_holder:
-        channel.send(roles.label_holder, "columns", columns)
-
-
-def _gradient(
-    channel: Channel, roles: Roles, residual: EncryptedArray, columns: Integers
-) -> Integers:
-    """Steps 3 and 4: the sums of the residual with one's own columns."""
-    if columns.shape[1] == 0:
-        return np.zeros(0, dtype=np.int64)
-    request, mask = residual.inner(columns).masked()
-    channel.send(roles.key_holder, "gradient", request)
-    return np.asarray(mask.remove(channel.receive(roles.key_holder, "opened gradient")))
-
-
-def _collect_residual(
-    channel: Channel, roles: Roles, key: PublicKey, own: Integers, width: Width
-) -> EncryptedArray:
-    """Step 2 at the label holder: Σ scores − y under encryption, back to all feature holders."""
-    residual = key.encrypt(own, use="inner", bound=2 * width.score_bound)
-    for party in roles.feature_holders:
-        residual = residual + _load(key, channel.receive(party, "scores"), party, len(own))
-    for party in roles.feature_holders:
-        channel.send(party, "residual", residual.to_wire())
-    return residual
-
-
-def _load(key: PublicKey, value: Ciphertext, sender: str, rows: int) -> EncryptedArray:
-    loaded = key.load(value)
-    if loaded.shape != (rows,):
-        raise ProtocolError(
-            f"Party {sender!r} sent {loaded.shape} encrypted values; expected {rows}.", sender
-        )
-    return loaded
-
-
-def _receive_terms(channel: Channel, roles: Roles) -> list[Terms]:
-    terms = []
-    for party in roles.feature_holders:
-        value = channel.receive(party, "terms").payload
-        numbers = expect_array(
-            value, sender=party, name="terms", holds="float", shape=(len(Terms._fields),)
-        )
-        terms.append(Terms(*map(float, numbers)))
-    return terms
-
-
-def _read_step(value: Aggregate, sender: str) -> Step:
-    match value.payload:
-        case [float() as length, float() as turn, bool() as last]:
-            return Step(length, turn, last)
-    raise ProtocolError(f"Party {sender!r} sent a step of an unknown form.", sender)
-
-
-def _loss(terms: list[Terms], residual_target: int, rows: int, width: Width) -> float:
-    """½‖r‖²/N at the trial point, with ‖r‖² = Σ weights·gradient − ⟨r, y⟩."""
-    product = float(residual_target) / 2.0 ** (width.scores + width.columns) / rows
-    return 0.5 * (sum(term.fit for term in terms) - product)
-
-
-def _known_target(party: str, target: Array | None) -> tuple[Floats, Array]:
+def _known(party: str, target: Array | None) -> Array:
+    """Which rows have a label (all of their labels, where there are several)."""
     if target is None:
         raise ConfigError(f"Party {party!r} holds the label but was given no target.")
-    values = np.asarray(target, dtype=np.float64)
-    known = ~np.isnan(values)
+    missing = pd.isna(np.asarray(target))
+    known = ~missing if missing.ndim == 1 else ~missing.any(axis=1)
     if known.sum() < 2:
         raise DataError(
             f"Party {party!r} has {int(known.sum())} aligned rows with a known label; "
             "at least 2 are needed."
         )
-    return values[known], known
+    return np.asarray(known)
 
 
-def _check_sizes(
-    channel: Channel, roles: Roles, columns: Floats, settings: LinearRegression
-) -> None:
-    sizes = {channel.me: columns.shape[1]}
-    for party in roles.feature_holders:
-        sizes[party] = expect_integer(
-            channel.receive(party, "columns"), sender=party, name="columns", low=0, high=10**6
-        )
-    widest = max(sizes, key=lambda party: sizes[party])
-    needed = settings.rows_per_column * sizes[widest]
-    if len(columns) < needed:
+def _as_numbers(target: Array, party: str) -> Floats:
+    try:
+        return np.asarray(target, dtype=np.float64)
+    except (ValueError, TypeError):
         raise DataError(
-            f"Party {widest!r} has {sizes[widest]} encoded columns but there are only "
-            f"{len(columns)} labelled aligned rows; at least {needed} are needed, or its gradients "
-            "would reveal single rows. Use fewer columns or more rows."
+            f"The label of party {party!r} is the target of a regression, but it holds text; "
+            "expected numbers."
+        ) from None
+
+
+def _checked_weights(weights: Array | None, rows: int) -> Floats:
+    """Row weights as (rows, models); equal ones by default."""
+    if weights is None:
+        return np.ones((rows, 1))
+    values = _two_dimensional(np.asarray(weights, dtype=np.float64))
+    if len(values) != rows or not np.isfinite(values).all() or (values < 0).any():
+        raise DataError(
+            f"Row weights must be {rows} finite numbers of at least 0 for each model; "
+            f"got shape {values.shape}."
         )
+    if (values.sum(axis=0) == 0).any():
+        raise DataError("Row weights must not all be 0 for a model.")
+    return values
+
+
+def _two_dimensional(values: Floats) -> Floats:
+    return values[:, None] if values.ndim == 1 else values
+
+
+def _weights_state(weights: Floats) -> dict[str, Any]:
+    return {"weights": weights.tolist(), "models": weights.shape[1]}
 
 
 def _encode_columns(part: Part, rows: Rows) -> tuple[dict[str, Any], Floats]:
@@ -454,9 +465,7 @@ def _encode_columns(part: Part, rows: Rows) -> tuple[dict[str, Any], Floats]:
     return {"encoder": encoder.to_dict(), "centres": centres.tolist()}, matrix - centres
 
 
-def _local_scores(part: Part, share: Share) -> Integers:
+def _apply_encoding(part: Part, share: Share) -> Floats:
     encoder = Encoder.from_dict(share.state["encoder"])
     matrix = encoder.transform(part.table.take(part.rows)).matrix
-    centred = matrix - np.asarray(share.state["centres"], dtype=np.float64)
-    scores = centred @ np.asarray(share.state["weights"], dtype=np.float64)
-    return encode(scores, _SCORE_BITS, bound=_SCORE_BOUND)
+    return np.asarray(matrix - np.asarray(share.state["centres"], dtype=np.float64))
