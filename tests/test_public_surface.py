@@ -10,12 +10,15 @@ import vfsl.errors
 def test_public_names():
     assert sorted(vfsl.__all__) == ["Federation", "__version__", "estimators", "report", "simulate"]
     assert sorted(vfsl.estimators.__all__) == [
+        "Association",
         "Federated",
         "LinearRegression",
         "LogisticRegression",
         "Part",
         "Roles",
         "Share",
+        "load_model",
+        "save_model",
     ]
 
 

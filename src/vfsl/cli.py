@@ -21,7 +21,7 @@ from vfsl.benchmark.table import cell
 from vfsl.data import make_parties, write_table
 from vfsl.errors import ConfigError, InputError, VfslError
 from vfsl.federation import Event, Federation
-from vfsl.job import align_files, load_job, run_job
+from vfsl.job import align_files, load_job, predict_files, run_job, train_files
 from vfsl.record import FILE_NAME, RunRecord
 from vfsl.report import readable_bytes, summarise, write_page
 
@@ -126,6 +126,86 @@ def align(
         sys.exit(130)
     _print_summary(fed, to)
     out.print(f"Kept for the next alignment (private: keys and values): {kept}", markup=False)
+
+
+_PARTY = Annotated[list[str], typer.Option("--party", help="NAME=FILE, once per party.")]
+_ID = Annotated[
+    list[str], typer.Option("--id", help="The id column, or NAME=COLUMN; commas join composites.")
+]
+_OUT = Annotated[Path, typer.Option("--out", help="A new folder for the results.")]
+_PROTOCOL = Annotated[str, typer.Option(help="Alignment by blind-rsa or ecdh.")]
+_SCHEME = Annotated[str, typer.Option(help="auto, bfv, paillier or plain.")]
+
+
+@app.command()
+def train(
+    party: _PARTY,
+    id: _ID,
+    label: Annotated[str, typer.Option(help="NAME=COLUMN: who holds the label.")],
+    model: Annotated[str, typer.Option(help="linear or logistic.")],
+    to: _OUT,
+    l2: Annotated[float | None, typer.Option(help="Penalty of squared weights.")] = None,
+    refine: Annotated[
+        int | None, typer.Option(help="logistic: how often the label holder sees total scores.")
+    ] = None,
+    class_weight: Annotated[str | None, typer.Option(help="logistic: balanced.")] = None,
+    max_rounds: Annotated[int | None, typer.Option(help="Most rounds.")] = None,
+    solver: Annotated[str | None, typer.Option(help="rounds or one-shot.")] = None,
+    protocol: _PROTOCOL = "blind-rsa",
+    scheme: _SCHEME = "auto",
+    seed: int = 0,
+) -> None:
+    """Align tables and train a model on the rows in common."""
+    files = {name: Path(path) for name, path in _pairs("--party", party).items()}
+    ((holder, column),) = _pairs("--label", [label]).items()
+    given = {
+        "l2": l2,
+        "refine": refine,
+        "class_weight": class_weight,
+        "max_rounds": max_rounds,
+        "solver": solver,
+    }
+    step = {name: value for name, value in given.items() if value is not None}
+    with _Bar() as bar:
+        fed = train_files(
+            files,
+            _id_columns(id, list(files)),
+            {"model": model, "label": [holder, column], **step},
+            to,
+            protocol=protocol,
+            scheme=scheme,
+            seed=seed,
+            on_event=bar.event,
+        )
+    _print_summary(fed, to)
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="The folder of a run that trained a model.")],
+    party: _PARTY,
+    id: _ID,
+    to: _OUT,
+    model: Annotated[str | None, typer.Option(help="Which model, if there are several.")] = None,
+    protocol: _PROTOCOL = "blind-rsa",
+    scheme: _SCHEME = "auto",
+    seed: int = 0,
+) -> None:
+    """Score new rows with a trained model; the answer goes to the label holder."""
+    files = {name: Path(path) for name, path in _pairs("--party", party).items()}
+    with _Bar() as bar:
+        fed = predict_files(
+            run,
+            files,
+            _id_columns(id, list(files)),
+            to,
+            model=model,
+            protocol=protocol,
+            scheme=scheme,
+            seed=seed,
+            on_event=bar.event,
+        )
+    _print_summary(fed, to)
 
 
 @app.command()

@@ -13,18 +13,18 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from vfsl import store
 from vfsl.align import Limits, Normalise
 from vfsl.data import FILE_ROW, read_ids, read_table, write_table
 from vfsl.errors import ConfigError
-from vfsl.estimators import LinearRegression, LogisticRegression
+from vfsl.estimators import LinearRegression, LogisticRegression, load_model, save_model
+from vfsl.estimators.saved import Model
 from vfsl.federation import Federation, OnEvent
 from vfsl.values import Array
 
@@ -71,6 +71,7 @@ class TrainStep(_Strict):
     max_rounds: int | None = Field(default=None, ge=1)
     refine: int | None = Field(default=None, ge=0)
     class_weight: Literal["balanced"] | None = None
+    solver: Literal["rounds", "one-shot"] | None = None
 
     @model_validator(mode="after")
     def _fields_fit_the_model(self) -> TrainStep:
@@ -78,7 +79,7 @@ class TrainStep(_Strict):
             raise ValueError("refine and class_weight belong to model = 'logistic'")
         return self
 
-    def estimator(self) -> LinearRegression | LogisticRegression:
+    def estimator(self) -> Model:
         """The model with the settings that were given."""
         given = self.model_dump(exclude={"do", "model", "label"}, exclude_none=True)
         return LinearRegression(**given) if self.model == "linear" else LogisticRegression(**given)
@@ -151,6 +152,101 @@ def run_job(job: Job, folder: Path, out: Path, on_event: OnEvent | None = None) 
     with _finished_folder(out) as unfinished:
         for number, step in enumerate(job.steps, start=1):
             _run_step(fed, step, unfinished, number)
+        fed.record.save(unfinished)
+        fed.report(unfinished / "report.html")
+    return fed
+
+
+def train_files(
+    files: Mapping[str, Path],
+    ids: Mapping[str, str | list[str]],
+    step: Mapping[str, Any],
+    out: Path,
+    *,
+    protocol: str = "blind-rsa",
+    scheme: str = "auto",
+    seed: int = 0,
+    on_event: OnEvent | None = None,
+) -> Federation:
+    """Align files and train one model on them: a job of two steps, from options.
+
+    Parameters
+    ----------
+    files, ids, out, protocol
+        As in :func:`align_files`.
+    step : mapping
+        The fields of a train step: model, label, l2, refine, class_weight, max_rounds, solver.
+    scheme, seed
+        As in the run section of a job.
+    """
+    label = step.get("label") or ("", "")
+    content = {
+        "run": {"scheme": scheme, "seed": seed},
+        "parties": {
+            party: {"table": str(path), "id": ids[party]}
+            | ({"label": label[1]} if party == label[0] else {})
+            for party, path in files.items()
+        },
+        "steps": [{"do": "align", "protocol": protocol}, {"do": "train", **step}],
+    }
+    try:
+        job = Job.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error)) from None
+    return run_job(job, Path(), out, on_event)
+
+
+def predict_files(
+    run: Path,
+    files: Mapping[str, Path],
+    ids: Mapping[str, str | list[str]],
+    out: Path,
+    *,
+    model: str | None = None,
+    protocol: str = "blind-rsa",
+    scheme: str = "auto",
+    seed: int = 0,
+    on_event: OnEvent | None = None,
+) -> Federation:
+    """Score the rows that new files have in common with a model of an earlier run.
+
+    Parameters
+    ----------
+    run : Path
+        The output folder of a run that trained a model.
+    files, ids, out, protocol
+        As in :func:`align_files`. The label column need not be there.
+    model : str, optional
+        The model's name, if the run has several: model-2, for example.
+    scheme, seed
+        As in the run section of a job.
+    """
+    _check_free(out)
+    known = sorted(path.stem for path in run.glob("model-*.json"))
+    name = model or (known[0] if len(known) == 1 else None)
+    if name not in known or name is None:
+        raise ConfigError(
+            f"{run} has {len(known)} saved models ({', '.join(known) or 'none'}); "
+            "name one of them by --model."
+        )
+    fitted = load_model(run, name)
+    holder, column = fitted.label_
+    missing = [party for party in fitted.shares_ if party not in files]
+    if missing:
+        raise ConfigError(f"The model needs a table of party {missing[0]!r}; add it by --party.")
+    tables = {}
+    for party in fitted.shares_:
+        table = read_table(files[party], party=party, id=ids[party])
+        if party == holder:
+            values = table.column(column) if column in table.columns else [None] * len(table)
+            table = (table.without([column]) if column in table.columns else table).with_column(
+                column, pd.Series(values, dtype=object), "label"
+            )
+        tables[party] = table
+    fed = Federation(tables, scheme=scheme, seed=seed, on_event=on_event)
+    with _finished_folder(out) as unfinished:
+        fed.align(protocol=protocol)
+        _write_predictions(fitted, fed, unfinished / "parties" / holder / "predictions.csv")
         fed.record.save(unfinished)
         fed.report(unfinished / "report.html")
     return fed
@@ -247,20 +343,21 @@ def _run_step(fed: Federation, step: AlignStep | TrainStep, out: Path, number: i
         for party in plan.parties:
             _write_aligned(fed, party, out)
         return
-    holder, column = step.label
     model = step.estimator().fit(fed, label=step.label)
-    for party, share in model.shares_.items():
-        store.write_json(out / "parties" / party / f"share-{number}.json", asdict(share))
-    table = fed.tables[holder].take(fed.parts(step.label)[holder].rows)
+    save_model(model, out, f"model-{number}")
+    path = out / "parties" / step.label[0] / f"predictions-{number}.csv"
+    _write_predictions(model, fed, path)
+
+
+def _write_predictions(model: Model, fed: Federation, path: Path) -> None:
+    """The label holder's ids of the aligned rows with what the model says of them."""
+    holder, column = model.label_
+    table = fed.tables[holder].take(fed.parts(model.label_)[holder].rows)
     answer = table.to_frame()[list(table.id_columns)]
-    answer = answer.assign(**predictions(model, fed, column))
-    write_table(answer, out / "parties" / holder / f"predictions-{number}.csv")
+    write_table(answer.assign(**_predictions(model, fed, column)), path)
 
 
-def predictions(
-    model: LinearRegression | LogisticRegression, fed: Federation, column: str
-) -> dict[str, Array]:
-    """What a fitted model says of the aligned rows, as named columns."""
+def _predictions(model: Model, fed: Federation, column: str) -> dict[str, Array]:
     if isinstance(model, LinearRegression):
         return {f"predicted {column}": model.predict(fed)}
     probabilities = model.predict_proba(fed)

@@ -1,6 +1,18 @@
 """Federated estimators: each party trains and keeps only its own share."""
 
+from vfsl.estimators.association import Association
 from vfsl.estimators.base import Federated, Part, Roles, Share
 from vfsl.estimators.linear import LinearRegression, LogisticRegression
+from vfsl.estimators.saved import load_model, save_model
 
-__all__ = ["Federated", "LinearRegression", "LogisticRegression", "Part", "Roles", "Share"]
+__all__ = [
+    "Association",
+    "Federated",
+    "LinearRegression",
+    "LogisticRegression",
+    "Part",
+    "Roles",
+    "Share",
+    "load_model",
+    "save_model",
+]

@@ -24,11 +24,11 @@ the feature holder can test a guess about which rows these are. Declare such col
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,13 +36,21 @@ import pandas as pd
 
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, scheme
-from vfsl.crypto.fixed import shift
-from vfsl.data import Kind, PartyTable
+from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.estimators.base import Federated, Part, Roles, Rows
-from vfsl.estimators.descent import Floats, Integers
+from vfsl.estimators.descent import Integers
 from vfsl.estimators.least_squares import receive_key
-from vfsl.values import Aggregate, Array, Ciphertext, Disclosure, Disclosures, Masked
+from vfsl.estimators.ranks import (
+    AGGREGATES,
+    Derived,
+    Profile,
+    aggregated,
+    derive,
+    rank_bound,
+    strength_matrix,
+)
+from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Masked
 
 DISCLOSURES: Disclosures = {
     "public key": Disclosure(dict, "the public key of this run"),
@@ -64,145 +72,13 @@ DISCLOSURES: Disclosures = {
     ),
 }
 
-AGGREGATES = ("mean", "max", "top-k")
-LEAST_ROWS = 10  # of a group
 MOST_DECIMALS = 4
-# Inner products stay below this, which every scheme can hold.
-_PRODUCT_BITS = 56
 # Cells of one message: about 130 MB under bfv.
 _BLOCK_CELLS = 1 << 21
 _MOST_COLUMNS = 10**6
 
 # Orders that protect come from the operating system; no result depends on them.
 _protecting = secrets.SystemRandom()
-
-
-# ---- columns as integers, and measures as functions of their inner products ----------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Derived:
-    """One column as integer columns.
-
-    ``groups`` is 0 for a numeric column, with its ranks as the only integer column. Otherwise there
-    is an indicator for each group but the largest, whose sums follow from the others.
-    """
-
-    columns: npt.NDArray[np.int32]
-    groups: int = 0
-
-    @property
-    def profile(self) -> Profile:
-        return Profile(self.groups, (self.columns.astype(np.int64) ** 2).sum(axis=0))
-
-
-@dataclass(frozen=True, eq=False)
-class Profile:
-    """What the feature holder knows of any column, its own or a nameless one.
-
-    ``lengths`` are the squared lengths of the derived columns: for an indicator its number of rows.
-    """
-
-    groups: int
-    lengths: Integers
-
-    def totals(self, rows: int) -> Integers:
-        """The sum of each derived column, the largest group's included."""
-        if not self.groups:
-            return np.zeros(1, dtype=np.int64)
-        return np.append(self.lengths, rows - self.lengths.sum())
-
-
-def derive(values: pd.Series[Any], kind: Kind) -> Derived:
-    """The integer columns of one column; a constant one becomes zeros."""
-    codes = np.asarray(pd.factorize(values, sort=True)[0], dtype=np.int64)
-    if kind is Kind.NUMERIC:
-        return Derived(centred_ranks(codes).astype(np.int32)[:, None])
-    groups = merged_groups(codes)
-    sizes = np.bincount(groups)
-    if len(sizes) < 2:
-        return Derived(np.zeros((len(codes), 1), dtype=np.int32))
-    kept = np.delete(np.arange(len(sizes)), sizes.argmax())
-    return Derived((groups[:, None] == kept).astype(np.int32), len(sizes))
-
-
-def centred_ranks(codes: Integers) -> Integers:
-    """Twice the rank of each value less the mean rank, ties averaged; 0 for a missing cell.
-
-    ``codes`` number the different values in their order, −1 is missing. With more than 2^18 rows
-    ranks are divided by a power of two, the same at all parties, so that products fit.
-    """
-    seen = codes[codes >= 0]
-    counts = np.bincount(seen)
-    # c equal values up to rank e have the mean rank e − (c − 1)/2; that of all is (n + 1)/2.
-    doubled = 2 * np.cumsum(counts) - counts - len(seen)
-    return np.asarray(shift(np.append(doubled, 0)[codes], _coarsening(len(codes))))
-
-
-def rank_bound(rows: int) -> int:
-    """A bound on derived values, from the number of rows alone."""
-    return 1 << (rows.bit_length() - _coarsening(rows))
-
-
-def _coarsening(rows: int) -> int:
-    """By how many bits ranks are shifted: rows · rank² must stay below 2^_PRODUCT_BITS."""
-    bits = rows.bit_length()
-    return max(bits - (_PRODUCT_BITS - bits) // 2, 0)
-
-
-def merged_groups(codes: Integers, least: int = LEAST_ROWS) -> Integers:
-    """Groups of at least ``least`` rows, numbered from 0; −1 (missing) is a group like others.
-
-    Smaller groups become one; if that is still too small, it joins the smallest other group.
-    """
-    _, groups = np.unique(codes, return_inverse=True)
-    sizes = np.bincount(groups)
-    small = sizes < least
-    if not small.any():
-        return np.asarray(groups, dtype=np.int64)
-    target = int(np.flatnonzero(small)[0])
-    if sizes[small].sum() < least and not small.all():
-        target = int(np.where(small, len(groups) + 1, sizes).argmin())
-    _, merged = np.unique(np.where(small[groups], target, groups), return_inverse=True)
-    return np.asarray(merged, dtype=np.int64)
-
-
-def strength(products: Integers, missing: Profile, given: Profile, rows: int) -> float:
-    """The association of two columns, from 0 to 1.
-
-    ``products`` are the inner products of the one's derived columns (down) with the other's. All
-    measures are √(Σ product² / (length · length)), where both sides are centred.
-    """
-    down, across = missing.totals(rows), given.totals(rows)
-    table = products
-    if given.groups:
-        rest = down[: len(table), None] - table.sum(axis=1, keepdims=True)
-        table = np.hstack([table, rest])
-    if missing.groups:
-        table = np.vstack([table, across - table.sum(axis=0)])
-    down = down if missing.groups else missing.lengths
-    across = across if given.groups else given.lengths
-    # Products of two lengths pass int64, so floats from here on.
-    centred, scale = table.astype(np.float64), np.outer(down.astype(np.float64), across)
-    most = 1
-    if missing.groups and given.groups:
-        centred = centred - scale / rows
-        most = min(missing.groups, given.groups) - 1
-    terms = np.divide(centred**2, scale, out=np.zeros_like(scale), where=scale > 0)
-    # Sorted, so that the secret order of groups does not show in the last digit.
-    explained = float(np.sort(terms, axis=None).sum()) / most
-    return float(np.sqrt(np.clip(explained, 0.0, 1.0)))
-
-
-def aggregated(strengths: Floats, how: str, k: int) -> Floats:
-    """One number for each missing column (across) from those of all given columns (down)."""
-    if how == "mean":
-        return np.asarray(strengths.mean(axis=0))
-    ordered = -np.sort(-strengths, axis=0)
-    return np.asarray(ordered[: 1 if how == "max" else k].mean(axis=0))
-
-
-# ---- the protocol --------------------------------------------------------------------------------
 
 
 class _Share(Protocol):
@@ -416,21 +292,6 @@ class Association:
                     f"The {name} parameter of Association must be an integer from {low} to {high}. "
                     f"Got {value!r} instead."
                 )
-
-
-def strength_matrix(
-    products: Array, missing: Sequence[Profile], given: Sequence[Profile], rows: int
-) -> Floats:
-    """The association of each given column (down) with each missing column (across)."""
-    downs = np.cumsum([0, *(len(profile.lengths) for profile in missing)])
-    acrosses = np.cumsum([0, *(len(profile.lengths) for profile in given)])
-    matrix = np.zeros((len(given), len(missing)))
-    for q, theirs in enumerate(missing):
-        band = products[downs[q] : downs[q + 1]]
-        for a, own in enumerate(given):
-            cell = band[:, acrosses[a] : acrosses[a + 1]]
-            matrix[a, q] = strength(cell, theirs, own, rows)
-    return matrix
 
 
 def _shuffled(source: Derived) -> Derived:

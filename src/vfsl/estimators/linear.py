@@ -20,7 +20,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 from vfsl.channel import Channel, expect_array
 from vfsl.data import Encoder
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators import least_squares
+from vfsl.estimators import least_squares, one_shot
 from vfsl.estimators.base import Federated, Part, Roles, Rows, Share
 from vfsl.estimators.descent import Floats
 from vfsl.estimators.least_squares import Pose, Problem, Program
@@ -33,11 +33,12 @@ _HESSIAN_FLOOR = 0.02  # keeps the targets of nearly certain rows within the sco
 _TARGET_RANGE = 100.0
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Linear(ABC):
     """What both models share: running the roles, encoding columns, keeping shares."""
 
     name: ClassVar[str]
+    solver: str = "rounds"
 
     def fit(self, fed: Federated, label: tuple[str, str], weights: Array | None = None) -> Any:
         """Train on all aligned rows of a federation whose label is known.
@@ -67,7 +68,7 @@ class _Linear(ABC):
         held = self.shares_[roles.label_holder]
         self.n_rounds_ = len(held.rounds)
         self.stop_reason_ = held.stop_reason
-        self._label = label
+        self.label_ = label
         report(rounds=held.rounds, stop_reason=held.stop_reason)
         return self
 
@@ -75,8 +76,8 @@ class _Linear(ABC):
         """Total scores of the aligned rows in the common order, (rows, models)."""
         if not hasattr(self, "shares_"):
             raise ConfigError(f"{type(self).__name__} is not fitted yet: call fit first.")
-        roles = fed.roles(self._label[0], "linear")
-        parts = fed.parts(self._label)
+        roles = fed.roles(self.label_[0], "linear")
+        parts = fed.parts(self.label_)
         jobs = {
             party: partial(
                 self.score, part=parts.get(party), share=self.shares_.get(party), role=roles
@@ -100,11 +101,17 @@ class _Linear(ABC):
         rng: np.random.Generator | None = None,
     ) -> Share | None:
         """One party's side of training; None for the key holder, who has no part."""
+        self._check()
+        self._check_solver(role)
         channel = channel.within(self.name, DISCLOSURES)
-        inner = channel.within("fit", least_squares.DISCLOSURES)
+        at_once = self.solver == "one-shot"
+        inner = channel.within("fit", (one_shot if at_once else least_squares).DISCLOSURES)
         program = self._program()
         if channel.me == role.key_holder:
-            least_squares.train_key_holder(inner, role, program)
+            if at_once:
+                one_shot.solve_key_holder(inner, role)
+            else:
+                least_squares.train_key_holder(inner, role, program)
             return None
         if part is None:
             raise ConfigError(f"Party {channel.me!r} needs a part of the data to train on.")
@@ -118,7 +125,10 @@ class _Linear(ABC):
                 shape=(len(part.rows),),
             )
             state, columns = _encode_columns(part, part.rows[known])
-            trained = least_squares.train_feature_holder(inner, columns, role, key, program)
+            if at_once:
+                trained = one_shot.solve_feature_holder(inner, columns, role, key)
+            else:
+                trained = least_squares.train_feature_holder(inner, columns, role, key, program)
             return Share(channel.me, self.name, state | _weights_state(trained.weights))
         known = _known(channel.me, part.target)
         for party in role.feature_holders:
@@ -128,7 +138,11 @@ class _Linear(ABC):
         row_weights = None if part.weights is None else np.asarray(part.weights)[known]
         pose, facts, weighted = self._pose(channel.me, np.asarray(part.target)[known], row_weights)
         program = self._program(weighted)
-        trained = least_squares.train_label_holder(inner, columns, pose, role, key, program)
+        if at_once:
+            problem = pose(0, np.zeros((len(columns), 0)))
+            trained = one_shot.solve_label_holder(inner, columns, problem, role, key, program)
+        else:
+            trained = least_squares.train_label_holder(inner, columns, pose, role, key, program)
         state |= _weights_state(trained.weights) | facts
         return Share(channel.me, self.name, state, trained.rounds, trained.stop_reason)
 
@@ -174,6 +188,20 @@ class _Linear(ABC):
     def _is_weighted(self, weights: Array | None) -> bool:
         return weights is not None
 
+    def _check_solver(self, roles: Roles) -> None:
+        if self.solver not in ("rounds", "one-shot"):
+            raise ConfigError(
+                f"The solver parameter of {type(self).__name__} must be 'rounds' or 'one-shot'. "
+                f"Got {self.solver!r} instead."
+            )
+        if self.solver == "one-shot" and (
+            len(roles.feature_holders) != 1 or getattr(self, "refine", 0) > 0
+        ):
+            raise ConfigError(
+                "The one-shot solver needs exactly one feature holder, and refine=0 in logistic "
+                "regression; use solver='rounds'."
+            )
+
     def _check(self) -> None:
         for name, least in (("l2", 0.0), ("max_rounds", 1), ("tolerance", 0.0), ("refine", 0)):
             value = getattr(self, name, least)
@@ -201,6 +229,9 @@ class LinearRegression(_Linear):
     rows_per_column : int
         Refuse to train on fewer rows than this many times the widest party's columns: a party with
         as many columns as rows could solve its gradients for the residuals.
+    solver : {"rounds", "one-shot"}
+        Gradient rounds, or the normal equations in one exchange, which shows the feature holder
+        how its columns go with the label holder's nameless ones.
 
     Attributes
     ----------
@@ -220,7 +251,7 @@ class LinearRegression(_Linear):
     def predict(self, fed: Federated) -> Array:
         """Predictions for the aligned rows, in the common order, in units of the target."""
         scores = self.decision_function(fed)
-        state = self.shares_[self._label[0]].state
+        state = self.shares_[self.label_[0]].state
         answer: Array = scores * np.asarray(state["scale"]) + np.asarray(state["mean"])
         return answer[:, 0] if answer.shape[1] == 1 else answer
 
@@ -247,9 +278,9 @@ class LinearRegression(_Linear):
     def _quality(self, scores: Array, target: Array) -> dict[str, float]:
         if scores.shape[1] > 1 or len(target) < 2:
             return {}
-        state = self.shares_[self._label[0]].state
+        state = self.shares_[self.label_[0]].state
         predicted = scores[:, 0] * state["scale"][0] + state["mean"][0]
-        return {"r2": float(r2_score(_as_numbers(target, self._label[0]), predicted))}
+        return {"r2": float(r2_score(_as_numbers(target, self.label_[0]), predicted))}
 
     def _settings(self) -> dict[str, Any]:
         return {"l2": self.l2, "max_rounds": self.max_rounds}
@@ -274,8 +305,8 @@ class LogisticRegression(_Linear):
         A stage ends when the scores would change by no more than about this share.
     class_weight : None or "balanced"
         Weigh classes inversely to their frequency.
-    rows_per_column : int
-        As in LinearRegression.
+    rows_per_column, solver
+        As in LinearRegression; "one-shot" needs ``refine=0``.
 
     Attributes
     ----------
@@ -295,7 +326,7 @@ class LogisticRegression(_Linear):
 
     @property
     def classes_(self) -> Array:
-        return np.asarray(self.shares_[self._label[0]].state["classes"])
+        return np.asarray(self.shares_[self.label_[0]].state["classes"])
 
     def predict_proba(self, fed: Federated) -> Array:
         """Class probabilities of the aligned rows, in the common order.
@@ -314,7 +345,7 @@ class LogisticRegression(_Linear):
 
     def predict(self, fed: Federated) -> Array:
         """The most probable class of each aligned row, in the common order."""
-        if len(self.classes_) == 2 and self.shares_[self._label[0]].state["models"] > 1:
+        if len(self.classes_) == 2 and self.shares_[self.label_[0]].state["models"] > 1:
             codes = (self.predict_proba(fed) > 0.5).astype(int)
         else:
             codes = self.predict_proba(fed).argmax(axis=1)
