@@ -436,3 +436,7 @@ do = "train"
 model = "logistic"
 label = ["A", "defaulted"]
 """
+
+
+if __name__ == "__main__":
+    main()

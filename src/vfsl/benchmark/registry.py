@@ -11,6 +11,8 @@ from vfsl.errors import ConfigError
 
 # Import paths, so that listing them loads nothing. Each: run(quick, say) -> Outcome.
 EXPERIMENTS = {
+    "schemes": ("vfsl.benchmark.schemes", "homomorphic kernels beside phe, fate-utils, sf-heu"),
+    "linear": ("vfsl.benchmark.linear", "encrypted linear and logistic regression, whole runs"),
     "psi": ("vfsl.benchmark.psi", "private set intersection: speed, bytes, memory, peers"),
 }
 

@@ -1,0 +1,137 @@
+"""Training and predicting from files: saved shares, new rows, and every refusal."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vfsl
+from vfsl.cli import main
+from vfsl.errors import ConfigError, StoreError
+from vfsl.estimators import LinearRegression, load_model, save_model
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    ids = [f"{i:05}" for i in range(300)]
+    numbers = rng.normal(size=(300, 4))
+    label = np.where(numbers.sum(axis=1) + rng.normal(size=300) > 0, "yes", "no")
+    a = pd.DataFrame({"id": ids, "age": numbers[:, 0], "debt": numbers[:, 1], "churn": label})
+    b = pd.DataFrame({"id": ids, "visits": numbers[:, 2], "basket": numbers[:, 3]})
+    a.iloc[:200].to_csv(tmp_path / "a.csv", index=False)
+    b.iloc[20:220].to_csv(tmp_path / "b.csv", index=False)
+    a.iloc[200:].drop(columns="churn").to_csv(tmp_path / "new_a.csv", index=False)
+    b.iloc[210:].to_csv(tmp_path / "new_b.csv", index=False)
+    return tmp_path
+
+
+def run(monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["vfsl", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return caught.value.code
+
+
+def parties(folder, a="a.csv", b="b.csv"):
+    files = ["--party", f"A={folder / a}", "--party", f"B={folder / b}"]
+    return [*files, "--id", "id", "--protocol", "ecdh", "--scheme", "plain"]
+
+
+def train(folder, monkeypatch, *more, label="A=churn", model="logistic"):
+    given = [*parties(folder), "--label", label, "--model", model, "--out", folder / "run"]
+    return run(monkeypatch, "train", *given, *more)
+
+
+def test_train_then_predict_new_rows(folder, monkeypatch, capsys):
+    assert train(folder, monkeypatch) == 0
+    assert "auc" in capsys.readouterr().out
+    new = parties(folder, "new_a.csv", "new_b.csv")
+    assert run(monkeypatch, "predict", folder / "run", *new, "--out", folder / "scored") == 0
+    scored = pd.read_csv(folder / "scored/parties/A/predictions.csv", dtype={"id": str})
+    assert list(scored) == ["id", "predicted churn", "p(churn=no)", "p(churn=yes)"]
+    assert sorted(scored["id"]) == [f"{i:05}" for i in range(210, 300)]
+    np.testing.assert_allclose(scored.iloc[:, 2] + scored.iloc[:, 3], 1.0)
+    assert not (folder / "scored/parties/B").exists()
+
+
+def test_predicting_the_training_rows_repeats_the_run(folder, monkeypatch):
+    assert train(folder, monkeypatch, "--refine", "0") == 0
+    out = folder / "again"
+    assert run(monkeypatch, "predict", folder / "run", *parties(folder), "--out", out) == 0
+    first = pd.read_csv(folder / "run/parties/A/predictions-2.csv").set_index("id")
+    second = pd.read_csv(out / "parties/A/predictions.csv").set_index("id")
+    pd.testing.assert_frame_equal(first.sort_index(), second.sort_index())
+
+
+def test_each_share_holds_only_its_own_columns(folder, monkeypatch):
+    assert train(folder, monkeypatch, "--solver", "one-shot", "--refine", "0") == 0
+    shares = {p: (folder / f"run/parties/{p}/model-2-share.json").read_text() for p in "AB"}
+    assert "age" in shares["A"]
+    assert "visits" in shares["B"]
+    assert not {"visits", "basket"} & set(json.dumps(shares["A"]).split('\\"'))
+    assert not {"age", "debt"} & set(json.dumps(shares["B"]).split('\\"'))
+    public = (folder / "run/model-2.json").read_text()
+    assert "visits" not in public
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model": "cubic"}, "steps[1].model must be 'linear' or 'logistic'"),
+        ({"label": "Q=churn"}, "party 'Q', which has no table"),
+        ({"label": "A=gone"}, "'gone'"),
+        ({"label": "churn"}, "--label must be NAME=VALUE"),
+        ({"model": "linear"}, "expected numbers"),
+    ],
+)
+def test_wrong_training_is_one_sentence(change, words, folder, monkeypatch, capsys):
+    assert train(folder, monkeypatch, **change) == 2
+    assert words in capsys.readouterr().err
+    assert not (folder / "run").exists()
+
+
+def test_wrong_prediction_is_one_sentence(folder, monkeypatch, capsys):
+    given = [*parties(folder), "--out", folder / "scored"]
+    assert run(monkeypatch, "predict", folder, *given) == 2
+    assert "0 saved models" in capsys.readouterr().err
+    assert train(folder, monkeypatch) == 0
+    capsys.readouterr()
+    only_a = ["--party", f"A={folder / 'a.csv'}", "--id", "id", "--out", folder / "scored"]
+    assert run(monkeypatch, "predict", folder / "run", *only_a) == 2
+    assert "needs a table of party 'B'" in capsys.readouterr().err
+    short = folder / "short.csv"
+    pd.read_csv(folder / "b.csv", dtype=str).drop(columns="visits").to_csv(short, index=False)
+    assert (
+        run(
+            monkeypatch,
+            "predict",
+            folder / "run",
+            *parties(folder, b="short.csv"),
+            "--out",
+            folder / "scored",
+        )
+        == 2
+    )
+    assert "visits" in capsys.readouterr().err
+    assert not (folder / "scored").exists()
+
+
+def test_damaged_models_are_refused(folder, monkeypatch):
+    assert train(folder, monkeypatch) == 0
+    model = load_model(folder / "run", "model-2")
+    assert model.label_ == ("A", "churn")
+    path = folder / "run/parties/B/model-2-share.json"
+    path.write_text(path.read_text().replace('"party": "B"', '"party": "A"'))
+    with pytest.raises(StoreError, match="share of 'A', not of 'B'"):
+        load_model(folder / "run", "model-2")
+    path.write_text("{}")
+    with pytest.raises(StoreError, match="damaged"):
+        load_model(folder / "run", "model-2")
+    (folder / "run/model-2.json").write_text("{}")
+    with pytest.raises(StoreError, match="not a saved model"):
+        load_model(folder / "run", "model-2")
+    with pytest.raises(ConfigError, match="not fitted"):
+        save_model(LinearRegression(), folder)
+    assert vfsl.estimators.LinearRegression is LinearRegression
