@@ -23,7 +23,7 @@ from sklearn.metrics import roc_auc_score
 from vfsl.data import PartyTable
 from vfsl.errors import BoundExceeded, ConfigError, CryptoError, DataError
 from vfsl.estimators import LinearRegression, LogisticRegression, Roles
-from vfsl.estimators.linear import touching_quadratic
+from vfsl.estimators.logistic import touching_quadratic
 
 # ---- lossless ------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from vfsl.channel import Transcript
 from vfsl.crypto import scheme
 from vfsl.data import PartyTable
 from vfsl.errors import ProtocolError
-from vfsl.estimators import LinearRegression, LogisticRegression, Roles, least_squares, linear
-from vfsl.estimators.least_squares import _load
+from vfsl.estimators import LinearRegression, LogisticRegression, Roles, least_squares, linear_model
+from vfsl.estimators.exchange import load_array
 
 
 def views(made, target, model=None, roles=PLAIN, weights=None):
@@ -92,7 +92,7 @@ def test_refinement_is_the_only_time_the_label_holder_sees_scores():
 def test_every_message_has_its_declared_kind():
     made, target = tables()
     transcript = views(made, target)
-    declared = least_squares.DISCLOSURES | linear.DISCLOSURES
+    declared = least_squares.DISCLOSURES | linear_model.DISCLOSURES
     for entry in transcript.entries:
         assert entry.kind == getattr(declared[entry.message].type, "kind", "plain")
     raw = {(e.sender, e.receiver, e.message) for e in transcript.entries if e.kind == "plain"}
@@ -153,4 +153,4 @@ def test_a_ciphertext_of_another_shape_names_its_sender():
     public, _ = scheme("plain").generate()
     value = public.encrypt(np.arange(3)).to_wire()
     with pytest.raises(ProtocolError, match="'B' sent"):
-        _load(public, value, "B", (4,))
+        load_array(public, value, "B", (4,))

@@ -2,7 +2,8 @@
 
 from vfsl.estimators.association import Association
 from vfsl.estimators.base import Federated, Part, Roles, Share
-from vfsl.estimators.linear import LinearRegression, LogisticRegression
+from vfsl.estimators.linear import LinearRegression
+from vfsl.estimators.logistic import LogisticRegression
 from vfsl.estimators.saved import load_model, save_model
 
 __all__ = [

@@ -40,7 +40,7 @@ from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.estimators.base import Federated, Part, Roles, Rows
 from vfsl.estimators.descent import Integers
-from vfsl.estimators.least_squares import receive_key
+from vfsl.estimators.exchange import receive_key
 from vfsl.estimators.ranks import (
     AGGREGATES,
     Derived,

@@ -26,13 +26,24 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.channel import Channel, expect_array, expect_integer
+from vfsl.channel import Channel
 from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, scheme
 from vfsl.crypto.fixed import decode, encode, shift
 from vfsl.crypto.scheme import Use
 from vfsl.errors import BoundExceeded, DataError, ProtocolError
+from vfsl.estimators import totals
 from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Block, Floats, Integers, Search, Step, Terms, Width
+from vfsl.estimators.exchange import (
+    MOST,
+    announced,
+    bundled,
+    load_array,
+    numbers_of,
+    open_masked,
+    unbundled,
+)
+from vfsl.estimators.totals import SCORE_BOUND, fine_scores, open_total
 from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Masked
 
 _NOTHING = "nothing without the secret key"
@@ -53,14 +64,8 @@ DISCLOSURES: Disclosures = {
     "terms": Disclosure(Aggregate, "three sums over all rows and columns: the round's curvature"),
     "step": Disclosure(Aggregate, "the common step lengths"),
     "another round": Disclosure(bool, "whether training goes on"),
-    "total": Disclosure(Ciphertext, "uniformly masked scores"),
-    "opened total": Disclosure(Masked, "the total score of each row, to the label holder"),
+    **{name: totals.DISCLOSURES[name] for name in ("total", "opened total")},
 }
-
-# Between stages, and in predictions, scores are not summed over rows: their width is fixed.
-SCORE_BITS = 24
-SCORE_BOUND = 1 << 50
-_MOST = 10**6
 
 
 @dataclass(frozen=True)
@@ -141,12 +146,10 @@ def train_key_holder(channel: Channel, roles: Roles, program: Program) -> None:
     public, secret = scheme(roles.scheme, roles.security).generate()
     for party in roles.data_holders:
         channel.send(party, "public key", public.to_wire())
-    models = _announced(channel, roles.label_holder, "models", 1, _MOST)
+    models = announced(channel, roles.label_holder, "models", 1, MOST)
     program = replace(program, weighted=channel.receive(roles.label_holder, "weighted"))
-    rows = _announced(channel, roles.label_holder, "rows", 1, 1 << 40)
-    columns = {
-        party: _announced(channel, party, "columns", 0, _MOST) for party in roles.data_holders
-    }
+    rows = announced(channel, roles.label_holder, "rows", 1, 1 << 40)
+    columns = {party: announced(channel, party, "columns", 0, MOST) for party in roles.data_holders}
     asking = [party for party in roles.data_holders if columns[party]]
     holder = KeyHolder(secret, _declared(roles, program, columns, models, rows))
     for stage in range(program.stages):
@@ -154,7 +157,7 @@ def train_key_holder(channel: Channel, roles: Roles, program: Program) -> None:
         for number in range(program.max_rounds + 1):
             now = here.within(f"round {number}")
             for party in asking:
-                requests = _unbundled(now.receive(party, "gradient"), party)
+                requests = unbundled(now.receive(party, "gradient"), party)
                 names = _requests(program, roles, stage, number, party, models)
                 if len(requests) != len(names):
                     raise ProtocolError(
@@ -178,7 +181,7 @@ def train_feature_holder(
 ) -> Trained:
     """Send encrypted scores, learn one's own gradients, move as all others do."""
     leader = roles.label_holder
-    models = _announced(channel, leader, "models", 1, _MOST)
+    models = announced(channel, leader, "models", 1, MOST)
     program = replace(program, weighted=channel.receive(leader, "weighted"))
     size = columns.shape[1]
     channel.send(roles.key_holder, "columns", size)
@@ -187,12 +190,12 @@ def train_feature_holder(
     for stage in range(program.stages):
         here = channel.within(f"stage {stage}")
         width = program.width(len(columns), stage, roles)
-        penalty = _numbers(here.receive(leader, "penalty"), leader, "penalty", (models,))
+        penalty = numbers_of(here.receive(leader, "penalty"), leader, "penalty", (models,))
         block = Block(columns, np.tile(penalty, (size, 1)), width, weights)
         row_weights: list[EncryptedArray] = []
         if program.two_terms(stage, roles):
-            sent = _unbundled(here.receive(leader, "row weights"), leader)
-            row_weights = [_load(key, one, leader, (len(columns),)) for one in sent]
+            sent = unbundled(here.receive(leader, "row weights"), leader)
+            row_weights = [load_array(key, one, leader, (len(columns),)) for one in sent]
         for number in range(program.max_rounds + 1):
             now = here.within(f"round {number}")
             if program.two_terms(stage, roles):
@@ -203,13 +206,13 @@ def train_feature_holder(
                 now.send(leader, "gain", Aggregate(block.begin(sums)))
             else:
                 now.send(leader, "terms", Aggregate(np.array(block.measure(sums))))
-                numbers = _numbers(now.receive(leader, "step"), leader, "step", (2, models))
+                numbers = numbers_of(now.receive(leader, "step"), leader, "step", (2, models))
                 block.move(Step(*numbers))
             if not now.receive(leader, "another round"):
                 break
         weights = block.weights
         if stage + 1 < program.stages:
-            total = key.encrypt(_fine_scores(columns, weights), bound=SCORE_BOUND)
+            total = key.encrypt(fine_scores(columns, weights), bound=SCORE_BOUND)
             here.send(leader, "scores", total.to_wire())
     return Trained(weights)
 
@@ -244,7 +247,7 @@ def train_label_holder(
         weights = leader.block.weights
         reasons.append(_reason(search))
         if stage + 1 < program.stages:
-            scores = _open_total(here, roles, key, _fine_scores(columns, weights))
+            scores = open_total(here, roles, key, fine_scores(columns, weights))
     return Trained(weights, tuple(history), reasons[-1])
 
 
@@ -290,7 +293,7 @@ class _Leader:
                 gain = self.block.begin(sums)
                 shape = (len(gain),)
                 for party in self._roles.feature_holders:
-                    gain = gain + _numbers(here.receive(party, "gain"), party, "gain", shape)
+                    gain = gain + numbers_of(here.receive(party, "gain"), party, "gain", shape)
                 search = Search(gain, self._program.tolerance)
             else:
                 step = search.step([self.block.measure(sums), *self._receive_terms(here, shape)])
@@ -316,13 +319,13 @@ class _Leader:
         use: Use = "any" if products else "inner"
         residual = self._key.encrypt(own, use=use, bound=2 * self._width.score_bound)
         for party in self._roles.feature_holders:
-            scores = _load(self._key, channel.receive(party, "scores"), party, own.shape)
+            scores = load_array(self._key, channel.receive(party, "scores"), party, own.shape)
             residual = residual + scores
         if products:
             residual = residual * encode(self._weights, self._width.row_weights)
         for party in self._roles.feature_holders:
             channel.send(party, "residual", residual.to_wire())
-        return _open(channel, self._roles, [residual.inner(self.block.columns)])[0]
+        return open_masked(channel, self._roles, [residual.inner(self.block.columns)])[0]
 
     def _send_row_weights(self) -> None:
         (party,) = self._roles.feature_holders
@@ -330,7 +333,7 @@ class _Leader:
         bound = 1 << (self._width.row_weight_range + bits)
         weights = encode(self._weights, bits)
         arrays = [self._key.encrypt(v, use="inner", bound=bound) for v in weights.T]
-        self._channel.send(party, "row weights", _bundled(arrays))
+        self._channel.send(party, "row weights", bundled(arrays))
 
     def _two_terms(self, channel: Channel) -> Integers:
         """Step 2 in two terms: what each side needs crosses at once, nobody waits for the other."""
@@ -340,19 +343,19 @@ class _Leader:
         weighted = encode(self._weights * decode(own, bits), bits)
         bound = (2 * self._width.score_bound) << self._width.row_weight_range
         arrays = [self._key.encrypt(u, use="inner", bound=bound) for u in weighted.T]
-        channel.send(party, "residual", _bundled(arrays))
+        channel.send(party, "residual", bundled(arrays))
         requests = []
-        came = _unbundled(channel.receive(party, "scores"), party)
+        came = unbundled(channel.receive(party, "scores"), party)
         for t, value in enumerate(came):
-            theirs = _load(self._key, value, party, (len(columns),))
+            theirs = load_array(self._key, value, party, (len(columns),))
             mine = np.rint(columns * self._weights[:, [t]]).astype(np.int64)
             requests.append(theirs.inner(mine) + columns.T @ weighted[:, t])
-        return np.stack(_open(channel, self._roles, requests))
+        return np.stack(open_masked(channel, self._roles, requests))
 
     def _receive_terms(self, channel: Channel, shape: tuple[int]) -> list[Terms]:
         wanted = (len(Terms._fields), *shape)
         return [
-            Terms(*_numbers(channel.receive(party, "terms"), party, "terms", wanted))
+            Terms(*numbers_of(channel.receive(party, "terms"), party, "terms", wanted))
             for party in self._roles.feature_holders
         ]
 
@@ -363,9 +366,9 @@ def _feature_residual(channel: Channel, roles: Roles, key: PublicKey, block: Blo
     use: Use = "any" if block.width.row_weights else "inner"
     encrypted = key.encrypt(scores, use=use, bound=block.width.score_bound)
     channel.send(leader, "scores", encrypted.to_wire())
-    residual = _load(key, channel.receive(leader, "residual"), leader, scores.shape)
+    residual = load_array(key, channel.receive(leader, "residual"), leader, scores.shape)
     requests = [residual.inner(block.columns)] if block.columns.shape[1] else []
-    opened = _open(channel, roles, requests)
+    opened = open_masked(channel, roles, requests)
     return opened[0] if opened else np.zeros((scores.shape[1], 0), dtype=np.int64)
 
 
@@ -376,87 +379,19 @@ def _feature_two_terms(
     scores = block.scores()
     bound = block.width.score_bound
     arrays = [key.encrypt(s, use="inner", bound=bound) for s in scores.T]
-    channel.send(leader, "scores", _bundled(arrays))
-    residuals = _unbundled(channel.receive(leader, "residual"), leader)
+    channel.send(leader, "scores", bundled(arrays))
+    residuals = unbundled(channel.receive(leader, "residual"), leader)
     if block.columns.shape[1] == 0:
         return np.zeros((scores.shape[1], 0), dtype=np.int64)
     requests = []
     for v, value, own in zip(row_weights, residuals, scores.T, strict=True):
-        residual = _load(key, value, leader, (len(own),))
+        residual = load_array(key, value, leader, (len(own),))
         scored = _product(block.columns, own, block.width)
         requests.append(v.inner(scored) + residual.inner(block.columns))
-    return np.stack(_open(channel, roles, requests))
-
-
-# ---- prediction and scores between stages --------------------------------------------------------
-
-
-def _open_total(channel: Channel, roles: Roles, key: PublicKey, own: Integers) -> Floats:
-    """Add up all scores under encryption, so that only their total is ever opened."""
-    total = key.encrypt(own, bound=SCORE_BOUND)
-    for party in roles.feature_holders:
-        total = total + _load(key, channel.receive(party, "scores"), party, own.shape)
-    request, mask = total.masked()
-    channel.send(roles.key_holder, "total", request)
-    return decode(mask.remove(channel.receive(roles.key_holder, "opened total")), SCORE_BITS)
-
-
-def score_key_holder(channel: Channel, roles: Roles) -> None:
-    """Make a fresh key and open one masked array of total scores."""
-    public, secret = scheme(roles.scheme, roles.security).generate()
-    for party in roles.data_holders:
-        channel.send(party, "public key", public.to_wire())
-    rows = _announced(channel, roles.label_holder, "rows", 1, 1 << 40)
-    models = _announced(channel, roles.label_holder, "models", 1, _MOST)
-    holder = KeyHolder(secret, {"total": (rows, models)})
-    request = channel.receive(roles.label_holder, "total")
-    channel.send(roles.label_holder, "opened total", holder.open("total", request))
-
-
-def score_feature_holder(
-    channel: Channel, columns: Floats, weights: Floats, roles: Roles, key: PublicKey
-) -> None:
-    scores = key.encrypt(_fine_scores(columns, weights), bound=SCORE_BOUND)
-    channel.send(roles.label_holder, "scores", scores.to_wire())
-
-
-def score_label_holder(
-    channel: Channel, columns: Floats, weights: Floats, roles: Roles, key: PublicKey
-) -> Floats:
-    """The total score of each row and model."""
-    channel.send(roles.key_holder, "rows", len(columns))
-    channel.send(roles.key_holder, "models", weights.shape[1])
-    return _open_total(channel, roles, key, _fine_scores(columns, weights))
-
-
-def receive_key(channel: Channel, roles: Roles) -> PublicKey:
-    """The public key of this run, which every data holder waits for first."""
-    return scheme(roles.scheme, roles.security).load_public(
-        channel.receive(roles.key_holder, "public key")
-    )
+    return np.stack(open_masked(channel, roles, requests))
 
 
 # ---- small pieces --------------------------------------------------------------------------------
-
-
-def _open(channel: Channel, roles: Roles, requests: list[EncryptedArray]) -> list[Integers]:
-    """Steps 3 and 4: mask, let the key holder open, unmask."""
-    if not requests:
-        return []
-    masked = [request.masked() for request in requests]
-    channel.send(
-        roles.key_holder, "gradient", Ciphertext([request.payload for request, _ in masked])
-    )
-    answers = channel.receive(roles.key_holder, "opened gradient").payload
-    if not isinstance(answers, list) or len(answers) != len(masked):
-        raise ProtocolError(
-            f"Party {roles.key_holder!r} did not answer each of {len(masked)} requests.",
-            roles.key_holder,
-        )
-    return [
-        np.asarray(mask.remove(Masked(answer)))
-        for (_, mask), answer in zip(masked, answers, strict=True)
-    ]
 
 
 def _requests(
@@ -483,42 +418,6 @@ def _declared(
     return declared
 
 
-def _bundled(arrays: list[EncryptedArray]) -> Ciphertext:
-    return Ciphertext([array.to_wire().payload for array in arrays])
-
-
-def _unbundled(value: Ciphertext, sender: str) -> list[Ciphertext]:
-    if not isinstance(value.payload, list):
-        raise ProtocolError(f"Party {sender!r} sent one ciphertext; expected a list.", sender)
-    return [Ciphertext(part) for part in value.payload]
-
-
-def _load(key: PublicKey, value: Ciphertext, sender: str, shape: tuple[int, ...]) -> EncryptedArray:
-    loaded = key.load(value)
-    if loaded.shape != shape:
-        raise ProtocolError(
-            f"Party {sender!r} sent encrypted values of shape {loaded.shape}; expected {shape}.",
-            sender,
-        )
-    return loaded
-
-
-def _numbers(value: Aggregate, sender: str, name: str, shape: tuple[int, ...]) -> Floats:
-    return np.array(
-        expect_array(value.payload, sender=sender, name=name, holds="float", shape=shape)
-    )
-
-
-def _announced(channel: Channel, sender: str, name: str, low: int, high: int) -> int:
-    return expect_integer(
-        channel.receive(sender, name), sender=sender, name=name, low=low, high=high
-    )
-
-
-def _fine_scores(columns: Floats, weights: Floats) -> Integers:
-    return encode(columns @ weights, SCORE_BITS, bound=SCORE_BOUND)
-
-
 def _product(columns: Integers, scores: Integers, width: Width) -> Integers:
     """Columns times one party's own scores, at the width of the columns."""
     return shift(columns * scores[:, None], width.scores)
@@ -541,7 +440,7 @@ def _check_sizes(channel: Channel, roles: Roles, columns: Floats, program: Progr
     """A party with as many columns as rows could solve its gradients for the residuals."""
     sizes = {channel.me: columns.shape[1] - 1}
     for party in roles.feature_holders:
-        sizes[party] = _announced(channel, party, "columns", 0, _MOST)
+        sizes[party] = announced(channel, party, "columns", 0, MOST)
     widest = max(sizes, key=lambda party: sizes[party])
     needed = program.rows_per_column * sizes[widest]
     if len(columns) < needed:

@@ -8,7 +8,8 @@ from pathlib import Path
 from vfsl import store
 from vfsl.errors import ConfigError, StoreError
 from vfsl.estimators.base import Share
-from vfsl.estimators.linear import LinearRegression, LogisticRegression
+from vfsl.estimators.linear import LinearRegression
+from vfsl.estimators.logistic import LogisticRegression
 
 Model = LinearRegression | LogisticRegression
 
