@@ -8,6 +8,7 @@ import pytest
 
 from vfsl.cli import main
 from vfsl.errors import ConfigError
+from vfsl.estimators import LinearRegression
 from vfsl.job import load_job
 
 JOB = """
@@ -66,7 +67,7 @@ def test_run_ledger_and_report(folder, monkeypatch, capsys):
     assert predictions["customer"].str.len().eq(5).all()  # leading zeros survive
     assert sorted(path.name for path in (out / "parties/B").iterdir()) == [
         "aligned.csv",
-        "share-2.json",
+        "model-2-share.json",
     ]
     assert json.loads((out / "record.json").read_text())["seed"] == 3
 
@@ -83,7 +84,7 @@ def test_run_ledger_and_report(folder, monkeypatch, capsys):
 def test_the_same_job_gives_the_same_files(folder, monkeypatch):
     for name in ("one", "two"):
         assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", folder / name) == 0
-    for name in ("A/predictions-2.csv", "A/aligned.csv", "B/share-2.json"):
+    for name in ("A/predictions-2.csv", "A/aligned.csv", "B/model-2-share.json"):
         assert (folder / "one/parties" / name).read_bytes() == (
             folder / "two/parties" / name
         ).read_bytes()
@@ -193,3 +194,43 @@ def test_a_damaged_record(tmp_path, monkeypatch, capsys):
 def test_version(monkeypatch, capsys):
     assert vfsl(monkeypatch, "--version") == 0
     assert capsys.readouterr().out.strip() == "0.1.0"
+
+
+def test_an_interrupted_job_goes_on_from_its_alignment(folder, monkeypatch, capsys):
+    """The second attempt takes up the alignment and ends as an undisturbed run does."""
+    assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", folder / "whole") == 0
+    fit = LinearRegression.fit
+
+    def interrupted(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LinearRegression, "fit", interrupted)
+    assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", folder / "out") == 130
+    assert "goes on from there" in capsys.readouterr().err
+    assert not (folder / "out").exists()
+    kept = folder / "out.unfinished"
+    first = json.loads((kept / "step-1.json").read_text())["value"]
+
+    monkeypatch.setattr(LinearRegression, "fit", fit)
+    assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", folder / "out") == 0
+    record = json.loads((folder / "out" / "record.json").read_text())
+    assert record["steps"][0] == first  # to the second: it was not aligned again
+    assert not kept.exists()
+    for name in ("A/predictions-2.csv", "A/aligned.csv", "B/model-2-share.json"):
+        one, two = (folder / out / "parties" / name for out in ("whole", "out"))
+        assert one.read_bytes() == two.read_bytes()
+
+
+def test_another_job_or_changed_ids_do_not_go_on(folder, monkeypatch, capsys):
+    def interrupted(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LinearRegression, "fit", interrupted)
+    assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", folder / "out") == 130
+    break_table(folder, lambda f: f.iloc[::-1])
+    capsys.readouterr()
+    assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", folder / "out") == 1
+    assert "another id list" in capsys.readouterr().err
+    (folder / "job.toml").write_text(JOB.replace("seed = 3", "seed = 4"))
+    assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", folder / "out") == 1
+    assert "another job" in capsys.readouterr().err

@@ -1,8 +1,10 @@
 """Worker processes: order, streaming, errors, and no nesting."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,40 @@ def test_number_of_workers_from_the_environment(monkeypatch):
     monkeypatch.setenv("VFSL_WORKERS", "many")
     with pytest.raises(ConfigError, match="VFSL_WORKERS"):
         parallel.cores()
+
+
+def use_workers(sender, stay):
+    pids = {pid for _, pid in parallel.spread(square_and_pid, range(8), workers=2)}
+    sender.send(pids)
+    if stay:
+        time.sleep(600)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_workers_end_with_the_process_that_started_them(killed):
+    """A spawned process that used workers ends by itself; a killed one leaves none behind."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=use_workers, args=(sender, killed))
+    process.start()
+    pids = receiver.recv()
+    if killed:
+        process.kill()
+    process.join(timeout=30)
+    assert process.exitcode == (-9 if killed else 0)
+    deadline = time.monotonic() + 20
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid):
+    """Whether a process runs; a zombie that nobody has collected does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_script_needs_no_main_guard():

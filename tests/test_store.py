@@ -45,3 +45,18 @@ def test_damage_and_objects_are_refused(tmp_path):
     with pytest.raises(StoreError, match="Python objects"):
         store.write_arrays(tmp_path / "o.npz", {"o": np.array([object()])})
     assert not (tmp_path / "o.npz").exists()
+
+
+def test_checkpoints_belong_to_one_job(tmp_path):
+    first = store.Checkpoints(tmp_path / "kept", "job one")
+    assert first.load("step-1") is None
+    first.save("step-1", {"rows": 3})
+    assert store.Checkpoints(tmp_path / "kept", "job one").load("step-1") == {"rows": 3}
+    with pytest.raises(StoreError, match="another job"):
+        store.Checkpoints(tmp_path / "kept", "job two").load("step-1")
+    (tmp_path / "kept" / "step-1.json").write_text("[1]")
+    with pytest.raises(StoreError, match="damaged"):
+        first.load("step-1")
+    first.clear()
+    assert not (tmp_path / "kept").exists()
+    first.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import numpy as np
 import typer
@@ -21,7 +21,7 @@ from vfsl.benchmark.table import cell
 from vfsl.data import make_parties, write_table
 from vfsl.errors import ConfigError, InputError, VfslError
 from vfsl.federation import Event, Federation
-from vfsl.job import align_files, load_job, predict_files, run_job, train_files
+from vfsl.job import align_files, load_job, predict_files, run_job, train_files, unfinished
 from vfsl.record import FILE_NAME, RunRecord
 from vfsl.report import readable_bytes, summarise, write_page
 
@@ -61,8 +61,11 @@ def run(
     """Run a job with every party on this machine."""
     folder = to or _free(Path("runs") / job.stem)
     loaded = load_job(job)
-    with _Bar() as bar:
-        fed = run_job(loaded, job.parent, folder, bar.event)
+    try:
+        with _Bar() as bar:
+            fed = run_job(loaded, job.parent, folder, bar.event)
+    except KeyboardInterrupt:
+        _interrupted(unfinished(folder))
     _print_summary(fed, folder)
 
 
@@ -118,12 +121,7 @@ def align(
                 on_event=bar.event,
             )
     except KeyboardInterrupt:
-        err.print(
-            f"vfsl: interrupted; finished work is in {kept}, the same command goes on from there.",
-            style="red",
-            markup=False,
-        )
-        sys.exit(130)
+        _interrupted(kept)
     _print_summary(fed, to)
     out.print(f"Kept for the next alignment (private: keys and values): {kept}", markup=False)
 
@@ -317,6 +315,12 @@ def main() -> None:
     except KeyboardInterrupt:
         err.print("vfsl: interrupted; nothing was written.", style="red")
         sys.exit(130)
+
+
+def _interrupted(kept: Path) -> NoReturn:
+    text = f"vfsl: interrupted; finished work is in {kept}, the same command goes on from there."
+    err.print(text, style="red", markup=False, soft_wrap=True)
+    sys.exit(130)
 
 
 class _Bar:

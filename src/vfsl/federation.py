@@ -270,6 +270,10 @@ class Federation:
         self.plan = RowPlan(shares)
         return self.plan
 
+    def adopt(self, step: StepRecord) -> None:
+        """Take over the record of a step that an earlier attempt of the same job finished."""
+        self._steps.append(step)
+
     def mark(
         self,
         *,
@@ -383,6 +387,10 @@ class Federation:
         values = np.array(target.astype(object).where(target.notna(), None), dtype=object)
         parts[holder] = Part(table, plan[holder].overlap, target=values, weights=weights)
         return parts
+
+    def share(self, party: str) -> RowShare:
+        """One party's part of the row plan."""
+        return self._aligned()[party]
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Learning randomness for one purpose, fixed by the seed."""

@@ -7,12 +7,14 @@ before the whole job has succeeded.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import secrets
 import shutil
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -20,12 +22,14 @@ from urllib.parse import quote
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from vfsl import store
 from vfsl.align import Limits, Normalise
 from vfsl.data import FILE_ROW, read_ids, read_table, write_table
-from vfsl.errors import ConfigError
+from vfsl.errors import ConfigError, InputError
 from vfsl.estimators import LinearRegression, LogisticRegression, load_model, save_model
 from vfsl.estimators.saved import Model
 from vfsl.federation import Federation, OnEvent
+from vfsl.record import StepRecord
 from vfsl.values import Array
 
 
@@ -126,7 +130,10 @@ def load_job(path: Path) -> Job:
 
 
 def run_job(job: Job, folder: Path, out: Path, on_event: OnEvent | None = None) -> Federation:
-    """Run a job whose paths are relative to ``folder``; results appear in ``out`` at its end."""
+    """Run a job whose paths are relative to ``folder``; results appear in ``out`` at its end.
+
+    Until then finished alignments are kept in ``unfinished(out)``, from where the same job goes on.
+    """
     _check_free(out)
     tables = {
         party: read_table(
@@ -139,6 +146,9 @@ def run_job(job: Job, folder: Path, out: Path, on_event: OnEvent | None = None) 
         )
         for party, section in job.parties.items()
     }
+    for step in job.steps:
+        if isinstance(step, TrainStep):
+            tables[step.label[0]].column(step.label[1])  # an unknown label is told before any work
     settings = job.run
     fed = Federation(
         tables,
@@ -149,12 +159,29 @@ def run_job(job: Job, folder: Path, out: Path, on_event: OnEvent | None = None) 
         key_holder=settings.key_holder,
         on_event=on_event,
     )
-    with _finished_folder(out) as unfinished:
-        for number, step in enumerate(job.steps, start=1):
-            _run_step(fed, step, unfinished, number)
-        fed.record.save(unfinished)
-        fed.report(unfinished / "report.html")
+    job_hash = hashlib.sha256(job.model_dump_json().encode()).hexdigest()
+    checkpoints = store.Checkpoints(unfinished(out), job_hash)
+    try:
+        with _finished_folder(out) as folder_to_be:
+            for number, step in enumerate(job.steps, start=1):
+                if isinstance(step, AlignStep):
+                    _align(fed, step, checkpoints, number)
+                    for party in step.parties or list(fed.tables):
+                        _write_aligned(fed, party, folder_to_be)
+                else:
+                    _train(fed, step, folder_to_be, number)
+            fed.record.save(folder_to_be)
+            fed.report(folder_to_be / "report.html")
+    except InputError:
+        checkpoints.clear()  # the job has to change, so it cannot go on from here
+        raise
+    checkpoints.clear()
     return fed
+
+
+def unfinished(out: Path) -> Path:
+    """Where an unfinished run keeps what it has done."""
+    return out.with_name(f"{out.name}.unfinished")
 
 
 def train_files(
@@ -244,11 +271,11 @@ def predict_files(
             )
         tables[party] = table
     fed = Federation(tables, scheme=scheme, seed=seed, on_event=on_event)
-    with _finished_folder(out) as unfinished:
+    with _finished_folder(out) as folder:
         fed.align(protocol=protocol)
-        _write_predictions(fitted, fed, unfinished / "parties" / holder / "predictions.csv")
-        fed.record.save(unfinished)
-        fed.report(unfinished / "report.html")
+        _write_predictions(fitted, fed, folder / "parties" / holder / "predictions.csv")
+        fed.record.save(folder)
+        fed.report(folder / "report.html")
     return fed
 
 
@@ -292,7 +319,7 @@ def align_files(
     order = secrets.randbits(62) if seed is None else seed
     fed = Federation(tables, security=security, seed=order, on_event=on_event)
     folders = {} if state is None else {party: state / quote(party, safe="") for party in files}
-    with _finished_folder(out) as unfinished:
+    with _finished_folder(out) as folder:
         plan = fed.align(
             protocol=protocol,
             hub=hub,
@@ -303,10 +330,10 @@ def align_files(
             state=folders,
         )
         for party in plan.parties:
-            _write_aligned(fed, party, unfinished)
-        fed.save_plan(unfinished / "parties")
-        fed.record.save(unfinished)
-        fed.report(unfinished / "report.html")
+            _write_aligned(fed, party, folder)
+        fed.save_plan(folder / "parties")
+        fed.record.save(folder)
+        fed.report(folder / "report.html")
     return fed
 
 
@@ -315,11 +342,11 @@ def _finished_folder(out: Path) -> Iterator[Path]:
     """A folder that takes the name ``out`` when all of it is written, and goes if that fails."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
-        unfinished = Path(name) / "run"
-        yield unfinished
+        folder = Path(name) / "run"
+        yield folder
         if out.exists():
             out.rmdir()
-        shutil.move(unfinished, out)
+        shutil.move(folder, out)
 
 
 def _check_free(out: Path) -> None:
@@ -329,20 +356,29 @@ def _check_free(out: Path) -> None:
 
 def _write_aligned(fed: Federation, party: str, out: Path) -> None:
     """The party's own ids of the common rows, in the common order."""
-    if fed.plan is None:
-        raise ConfigError("The parties are not aligned yet: call align first.")
-    table = fed.tables[party].take(fed.plan[party].overlap)
+    table = fed.tables[party].take(fed.share(party).overlap)
     frame = table.to_frame()
     kept = [*table.id_columns, *([FILE_ROW] if FILE_ROW in frame else [])]
     write_table(frame[kept], out / "parties" / party / "aligned.csv")
 
 
-def _run_step(fed: Federation, step: AlignStep | TrainStep, out: Path, number: int) -> None:
-    if isinstance(step, AlignStep):
-        plan = fed.align(*(step.parties or ()), protocol=step.protocol)
-        for party in plan.parties:
-            _write_aligned(fed, party, out)
+def _align(fed: Federation, step: AlignStep, checkpoints: store.Checkpoints, number: int) -> None:
+    """Align, or take up the alignment that an earlier attempt of this job finished."""
+    name = f"step-{number}"
+    plan = checkpoints.folder / name
+    parties = step.parties or list(fed.tables)
+    done = checkpoints.load(name)
+    if done is not None:
+        fed.load_plan(plan, *parties)
+        fed.adopt(StepRecord.from_dict(done))
         return
+    fed.align(*parties, protocol=step.protocol)
+    fed.save_plan(plan)
+    checkpoints.save(name, asdict(fed.record.steps[-1]))
+
+
+def _train(fed: Federation, step: TrainStep, out: Path, number: int) -> None:
+    """Train, keep the model and predict the aligned rows."""
     model = step.estimator().fit(fed, label=step.label)
     save_model(model, out, f"model-{number}")
     path = out / "parties" / step.label[0] / f"predictions-{number}.csv"

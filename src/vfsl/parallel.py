@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import signal
 import sys
@@ -10,8 +9,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext, SpawnProcess
-from multiprocessing.process import BaseProcess
+from multiprocessing.process import BaseProcess, parent_process
+from multiprocessing.util import Finalize
 from typing import Any, TypeVar
 
 from vfsl.errors import ConfigError
@@ -87,7 +88,9 @@ def _shared_pool(size: int) -> ProcessPoolExecutor:
             if _pool is not None:
                 _pool.shutdown(wait=False)
             else:
-                atexit.register(close_pool)
+                # Not atexit: that does not run in a spawned process, which would wait forever.
+                # Before the queues close (priority 10), or the workers would never hear of the end.
+                Finalize(None, close_pool, exitpriority=100)
             _pool = ProcessPoolExecutor(size, mp_context=_Workers(), initializer=_enter_worker)
             _pool_size = size
         return _pool
@@ -119,3 +122,12 @@ def _enter_worker() -> None:
     _inside_worker = True
     # The parent decides when work stops; a Ctrl-C must not print a traceback for every worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    """End with the parent, also when it was killed and could not say so."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

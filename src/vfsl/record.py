@@ -55,6 +55,16 @@ class StepRecord:
     notes: tuple[str, ...] = ()
     flows: tuple[Flow, ...] = ()
 
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> StepRecord:
+        """The step whose ``asdict`` this is."""
+        listed = {
+            "rounds": tuple(content["rounds"]),
+            "notes": tuple(content["notes"]),
+            "flows": tuple(Flow(**flow) for flow in content["flows"]),
+        }
+        return cls(**{**content, **listed})
+
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -85,17 +95,7 @@ class RunRecord:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise StoreError(f"{path} is not a run record of format {FORMAT}.")
         try:
-            steps = tuple(
-                StepRecord(
-                    **step
-                    | {
-                        "rounds": tuple(step["rounds"]),
-                        "notes": tuple(step["notes"]),
-                        "flows": tuple(Flow(**flow) for flow in step["flows"]),
-                    }
-                )
-                for step in content["steps"]
-            )
+            steps = tuple(StepRecord.from_dict(step) for step in content["steps"])
             parties = {name: PartyFacts(**facts) for name, facts in content["parties"].items()}
             rest = {key: content[key] for key in ("run", "created", "seed", "scheme", "versions")}
         except (KeyError, TypeError, AttributeError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -52,6 +53,48 @@ def read_json(path: Path) -> Any:
         raise StoreError(f"{path} does not exist.") from None
     except ValueError as error:
         raise StoreError(f"{path} is damaged: it is not JSON ({error}).") from None
+
+
+class Checkpoints:
+    """What an unfinished job has already done, in a folder that goes when the job is finished.
+
+    Parameters
+    ----------
+    folder : Path
+    job : str
+        A fingerprint of the job: another job does not go on from these checkpoints.
+    """
+
+    def __init__(self, folder: Path, job: str) -> None:
+        self.folder = folder
+        self._job = job
+
+    def save(self, name: str, value: Any) -> None:
+        """Keep a JSON value; a crash leaves the one before it, or none."""
+        write_json(self._path(name), {"job": self._job, "value": value})
+
+    def load(self, name: str) -> Any:
+        """The kept value, or None if there is none; StoreError if another job kept it."""
+        path = self._path(name)
+        if not path.exists():
+            return None
+        content = read_json(path)
+        if (
+            not isinstance(content, dict)
+            or content.get("job") != self._job
+            or "value" not in content
+        ):
+            raise StoreError(
+                f"{path} was kept by another job or is damaged; delete {self.folder} to start "
+                "afresh."
+            )
+        return content["value"]
+
+    def clear(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
