@@ -106,6 +106,17 @@ def alive(pid):
         return False
 
 
+def own_pid_and_workers(count):
+    return os.getpid(), {pid for _, pid in parallel.spread(square_and_pid, range(count), workers=2)}
+
+
+def test_work_apart_is_done_by_a_fresh_process_that_may_use_workers():
+    first, workers = parallel.apart(own_pid_and_workers, 6)
+    second, _ = parallel.apart(own_pid_and_workers, 6)
+    assert len({first, second, os.getpid()}) == 3
+    assert first not in workers
+
+
 def test_a_script_needs_no_main_guard():
     script = Path(__file__).parent / "unguarded_script.py"
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)

@@ -117,6 +117,12 @@ class _Workers(SpawnContext):
     Process = _Worker
 
 
+def apart(function: Callable[[Item], Result], item: Item) -> Result:
+    """``function(item)`` in a fresh process of its own, so that its memory can be measured."""
+    with ProcessPoolExecutor(1, mp_context=_Workers()) as executor:
+        return executor.submit(function, item).result()
+
+
 def _enter_worker() -> None:
     global _inside_worker
     _inside_worker = True

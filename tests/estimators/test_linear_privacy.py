@@ -57,12 +57,12 @@ def test_the_key_holder_sees_nothing_of_a_label_or_weight():
 
 
 def test_a_feature_holder_reads_nothing_of_labels_and_weights_but_steps():
-    """Not even which rows have weight: a bag's membership stays at the label holder."""
+    """Not even which or how many rows have weight: bags stay at the label holder."""
     made, target = tables()
     label = classes(target)
     model = LogisticRegression(refine=0, max_rounds=3, tolerance=0.0)
     bag, other_bag = np.zeros(240), np.zeros(240)
-    bag[:120], other_bag[60:180] = 1.0, 1.0
+    bag[:120], other_bag[60:200] = 1.0, 2.0  # other rows, and another number of them
     first = views(made, label, model, weights=bag)
     for second in (
         views(made, label, model, weights=other_bag),

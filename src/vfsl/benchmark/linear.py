@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import multiprocessing
 import os
 import re
 import time
@@ -23,7 +21,7 @@ from vfsl.data import Encoder, PartyTable, load, make_parties
 from vfsl.errors import DataError
 from vfsl.estimators import LogisticRegression
 from vfsl.federation import Federation, simulate
-from vfsl.parallel import close_pool
+from vfsl.parallel import apart, close_pool
 from vfsl.values import Array
 
 DATA = "fate-default_credit"
@@ -91,13 +89,12 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
             say(f"{scheme}, refine={refine}")
             name = f"vfsl {scheme}, refine={refine}"
             rows.append(_fit_row(name, LogisticRegression(refine=refine), pair))
-        if has_one_shot():
-            say(f"{scheme}, one-shot")
-            rows.append(_fit_row(f"vfsl {scheme}, one-shot", one_shot(), pair))
+        say(f"{scheme}, one-shot")
+        rows.append(_fit_row(f"vfsl {scheme}, one-shot", one_shot(), pair))
     say(f"{sizes.bags} bags")
     rows += _bag_rows(pairs["bfv"], sizes.bags)
     say(f"{sizes.large} rows, plain")
-    rows.append(_apart(sizes.large))
+    rows.append(apart(many_rows, sizes.large))
     notes += _NOTES
     notes += ["Goals are judged in the full form only."] if quick else goals(rows, sizes)
     return Outcome("linear", "Encrypted logistic regression", rows, notes)
@@ -248,34 +245,12 @@ def bootstrap_counts(rows: int, bags: int, rng: np.random.Generator) -> Array:
     return np.column_stack(drawn).astype(np.float64)
 
 
-def has_one_shot() -> bool:
-    """Whether logistic regression can be solved in one shot."""
-    return "solver" in {field.name for field in dataclasses.fields(LogisticRegression)}
-
-
 def one_shot() -> LogisticRegression:
-    """The one-shot solver; its parameter is asked for, since releases without it exist."""
-    options: dict[str, Any] = {"solver": "one-shot", "refine": 0}
-    return LogisticRegression(**options)
+    """The one-shot solver."""
+    return LogisticRegression(solver="one-shot", refine=0)
 
 
 # ---- a million rows ------------------------------------------------------------------------------
-
-
-def _apart(rows: int) -> dict[str, Any]:
-    """Fit many rows in a fresh process, so that its peak memory is its own."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_fit_many, args=(sender, rows))
-    process.start()
-    sender.close()
-    row: dict[str, Any] = receiver.recv()
-    process.join()
-    return row
-
-
-def _fit_many(sender: Any, rows: int) -> None:
-    sender.send(many_rows(rows))
 
 
 def many_rows(rows: int) -> dict[str, Any]:

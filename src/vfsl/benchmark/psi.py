@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
 from vfsl.align.measure import measure_alignment
 from vfsl.benchmark.peers import PeerMissing, peer_python, run_peer
 from vfsl.benchmark.table import Outcome
+from vfsl.parallel import apart
 
 # Both sides in one process, as its own example does; raw data structure: exact, no false positives.
 _OPENMINED = """
@@ -64,7 +64,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
         ("blind-rsa", 128, rsa),
     ):
         say(f"{protocol}, {security} bits, {ids} ids a side")
-        rows.append(_row(_apart(protocol, security, ids), security, peer_seconds, few))
+        rows.append(_row(apart(_measure, (protocol, security, ids)), security, peer_seconds, few))
     return Outcome("psi", "Private set intersection", rows, notes)
 
 
@@ -91,18 +91,7 @@ def _row(
     }
 
 
-def _apart(protocol: str, security: int, ids: int) -> dict[str, Any]:
-    """Measure in a fresh process, so that one measurement's memory is not another's peak."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    # Not a daemon: the alignment starts workers of its own.
-    process = context.Process(target=_measure, args=(sender, protocol, security, ids))
-    process.start()
-    sender.close()
-    measured: dict[str, Any] = receiver.recv()
-    process.join()
-    return measured
-
-
-def _measure(sender: Any, protocol: str, security: int, ids: int) -> None:
-    sender.send(measure_alignment(protocol, ids, security=security))
+def _measure(case: tuple[str, int, int]) -> dict[str, Any]:
+    """One measurement, in a fresh process: its memory must not be another's peak."""
+    protocol, security, ids = case
+    return measure_alignment(protocol, ids, security=security)

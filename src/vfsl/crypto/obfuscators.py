@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Iterator
 from functools import lru_cache
 
 import gmpy2
 
 from vfsl.crypto.pool import Pool
 from vfsl.crypto.residues import Comb, Residue
-from vfsl.crypto.work import shared
+from vfsl.crypto.work import shared, workers
+from vfsl.parallel import spread
 
 STATISTICAL_BITS = 128
 CHUNK = 64
+MOST_READY = 100_000  # about 100 MB
 # A comb needs some 230 to 360 products a power.
 PRODUCTS_A_POWER = 300
 
@@ -34,9 +37,8 @@ class Obfuscators(Pool[Obfuscator]):
     """Random n-th powers under one modulus, filled in worker processes if they are many."""
 
     def __init__(self, n: Residue, seconds_a_product: float) -> None:
-        super().__init__()
+        super().__init__(seconds_a_product * PRODUCTS_A_POWER, MOST_READY)
         self._n = n
-        self._seconds = seconds_a_product * PRODUCTS_A_POWER
         self._lock = threading.Lock()
         self._base: Residue = None
 
@@ -47,6 +49,10 @@ class Obfuscators(Pool[Obfuscator]):
         ]
         chunks = shared(random_powers, tasks, count * self._seconds)
         return [pair for chunk in chunks for pair in chunk]
+
+    def _elsewhere(self, count: int) -> Iterator[list[Obfuscator]]:
+        tasks = [(self._n, self._get_base(), CHUNK)] * -(-count // CHUNK)
+        return spread(random_powers, tasks, workers=max(workers(), 2))
 
     def _get_base(self) -> Residue:
         with self._lock:

@@ -12,6 +12,7 @@ distribution has 21 coins). q/(8t) is the limit, which leaves room for SEAL's ap
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -21,8 +22,9 @@ import seal
 
 from vfsl.crypto.packing import Plains
 from vfsl.crypto.pool import Pool
-from vfsl.crypto.work import pieces, shared
+from vfsl.crypto.work import pieces, shared, workers
 from vfsl.errors import ConfigError
+from vfsl.parallel import spread
 from vfsl.values import Array
 
 DEGREE = 8192
@@ -33,6 +35,8 @@ STATISTICAL_BITS = 40
 WORD = 30
 # Only to decide about worker processes.
 SECONDS_AN_ENCRYPTION = 5e-3
+ZEROS_A_TASK = 8
+MOST_ZEROS = 256  # about 100 MB
 
 
 @dataclass(frozen=True)
@@ -346,9 +350,13 @@ class Zeros(Pool[Array]):
     """Encryptions of zero under one public key."""
 
     def __init__(self, params: Parameters, public: bytes) -> None:
-        super().__init__()
+        super().__init__(SECONDS_AN_ENCRYPTION, MOST_ZEROS)
         self._params = params
         self._public = public
+
+    def _elsewhere(self, count: int) -> Iterator[list[Array]]:
+        tasks = [(self._params, self._public, ZEROS_A_TASK)] * -(-count // ZEROS_A_TASK)
+        return spread(zero_ciphertexts, tasks, workers=max(workers(), 2))
 
     def _fresh(self, count: int) -> list[Array]:
         seconds = count * SECONDS_AN_ENCRYPTION

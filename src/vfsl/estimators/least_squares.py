@@ -124,6 +124,11 @@ class Problem:
     targets: Floats
     weights: Floats
 
+    @property
+    def size(self) -> Floats:
+        """The average row weight of each model, rounded: its last bits would tell of the rows."""
+        return np.asarray(np.round(self.weights.mean(axis=0), 9))
+
 
 # From the stage's number and the total scores so far (rows, models) to what is wanted next.
 Pose = Callable[[int, Floats], Problem]
@@ -239,7 +244,7 @@ def train_label_holder(
     for stage in range(program.stages):
         here = channel.within(f"stage {stage}")
         problem = pose(stage, scores)
-        size = problem.weights.mean(axis=0)
+        size = problem.size
         for party in roles.feature_holders:
             here.send(party, "penalty", Aggregate(program.l2 / size))
         leader = _Leader(here, roles, key, columns, problem, program, stage, weights)
@@ -266,7 +271,7 @@ class _Leader:
         weights: Floats,
     ) -> None:
         width = program.width(len(columns), stage, roles)
-        size = problem.weights.mean(axis=0)
+        size = problem.size
         penalty = np.tile(program.l2 / size, (columns.shape[1], 1))
         penalty[-1] = 0.0  # the intercept
         self.block = Block(columns, penalty, width, weights)

@@ -45,7 +45,7 @@ class LinearModel(ABC):
         label : (party, column)
         weights : array, optional
             Row weights in the common order, known to the label holder only; (rows,) or, to train
-            several models in the same rounds, (rows, models).
+            several models in the same rounds, (rows, models). They count relative to their mean.
         """
         self._check()
         several = len(fed.parts(label)) > 2 and self._is_weighted(weights)
@@ -209,7 +209,7 @@ class LinearModel(ABC):
 
 
 def checked_weights(weights: Array | None, rows: int) -> Floats:
-    """Row weights as (rows, models); equal ones by default."""
+    """Row weights as (rows, models) with mean 1, so that how many rows count shows nowhere."""
     if weights is None:
         return np.ones((rows, 1))
     values = two_dimensional(np.asarray(weights, dtype=np.float64))
@@ -220,7 +220,7 @@ def checked_weights(weights: Array | None, rows: int) -> Floats:
         )
     if (values.sum(axis=0) == 0).any():
         raise DataError("Row weights must not all be 0 for a model.")
-    return values
+    return np.asarray(values / values.mean(axis=0))
 
 
 def two_dimensional(values: Floats) -> Floats:

@@ -115,6 +115,7 @@ class LogisticRegression(LinearModel):
         if self.class_weight == "balanced":
             share = np.bincount(codes) / len(codes)
             row_weights = row_weights / (len(classes) * share[codes])[:, None]
+            row_weights = row_weights / row_weights.mean(axis=0)
         if len(classes) == 2:
             hot, link, factor = codes[:, None].astype(np.float64), _sigmoid, 1.0
         else:

@@ -91,7 +91,7 @@ def solve_label_holder(
             f"There are only {rows} labelled aligned rows for {max(theirs, size - 1)} encoded "
             f"columns; at least {program.rows_per_column} rows a column are needed."
         )
-    penalty = program.l2 / problem.weights.mean(axis=0)
+    penalty = program.l2 / problem.size
     if not np.allclose(penalty, penalty[0]) or np.ptp(problem.weights) > 0:
         raise DataError("The one-shot solver needs equal row weights; use solver='rounds'.")
     bits = width(rows)
