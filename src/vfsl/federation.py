@@ -28,8 +28,7 @@ from vfsl.align import (
     Progress,
     RowPlan,
     RowShare,
-    align_hub,
-    align_server,
+    alignment_roles,
     mark_client,
     mark_server,
     prepare_ids,
@@ -232,13 +231,7 @@ class Federation:
         how = self._alignments(chosen, protocol, limits, state, cautions)
         self._id_options = {"normalise": normalise, "duplicates": duplicates, "empty": empty}
         ids = {party: self._ids(party) for party in chosen}
-        servers = [party for party in chosen if party != hub]
-        roles: dict[str, Role] = {
-            party: partial(align_server, hub=hub, ids=ids[party], how=how[party])
-            for party in servers
-        }
-        order = self.rng("row order")
-        roles[hub] = partial(align_hub, servers=servers, ids=ids[hub], how=how[hub], rng=order)
+        roles = alignment_roles(ids, hub, how, self.rng("row order"))
         settings = {"protocol": protocol, "parties": list(chosen), "hub": hub}
         shares, report = self.run("align", roles, settings)
         self.plan = RowPlan({party: shares[party] for party in chosen})

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,5 +114,5 @@ def read_arrays(path: Path) -> dict[str, Array]:
             return {name: content[name] for name in content.files}
     except FileNotFoundError:
         raise StoreError(f"{path} does not exist.") from None
-    except Exception as error:
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise StoreError(f"{path} is damaged: {type(error).__name__}.") from None

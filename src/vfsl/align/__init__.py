@@ -7,7 +7,14 @@ from vfsl.align.intersect import Matches, Served, intersect_client, intersect_se
 from vfsl.align.limits import Limits
 from vfsl.align.options import Alignment, Caution, Progress
 from vfsl.align.plan import RowPlan, RowShare
-from vfsl.align.protocol import align, align_hub, align_server, mark_client, mark_server
+from vfsl.align.protocol import (
+    align,
+    align_hub,
+    align_server,
+    alignment_roles,
+    mark_client,
+    mark_server,
+)
 from vfsl.align.state import SignatureCache
 
 __all__ = [
@@ -28,6 +35,7 @@ __all__ = [
     "align",
     "align_hub",
     "align_server",
+    "alignment_roles",
     "intersect_client",
     "intersect_server",
     "mark_client",

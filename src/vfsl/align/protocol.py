@@ -204,13 +204,23 @@ def align(
             "party to Alignment."
         )
     hows = {party: how.get(party) if isinstance(how, Mapping) else how for party in ids}
+    shares = run_together(alignment_roles(ids, hub, hows, rng), transcript=transcript)
+    return RowPlan({party: shares[party] for party in ids})
+
+
+def alignment_roles(
+    ids: Mapping[str, IdList],
+    hub: str,
+    how: Mapping[str, Alignment | None],
+    rng: np.random.Generator | None = None,
+) -> dict[str, Role]:
+    """The role of each party in an alignment, to be run together."""
     servers = [party for party in ids if party != hub]
     roles: dict[str, Role] = {
-        party: partial(align_server, hub=hub, ids=ids[party], how=hows[party]) for party in servers
+        party: partial(align_server, hub=hub, ids=ids[party], how=how[party]) for party in servers
     }
-    roles[hub] = partial(align_hub, servers=servers, ids=ids[hub], how=hows[hub], rng=rng)
-    shares = run_together(roles, transcript=transcript)
-    return RowPlan({party: shares[party] for party in ids})
+    roles[hub] = partial(align_hub, servers=servers, ids=ids[hub], how=how[hub], rng=rng)
+    return roles
 
 
 def common_rows(matches: Sequence[Matches]) -> tuple[RowNumbers, list[RowNumbers]]:

@@ -32,7 +32,7 @@ def peer_python(name: str, *packages: str) -> Path:
     return python
 
 
-def run_peer(python: Path, code: str, **inputs: Any) -> dict[str, Any]:
+def run_peer(python: Path | str, code: str, **inputs: Any) -> dict[str, Any]:
     """Run code with ``inputs`` (a dict) in a peer's environment; it prints one line of JSON."""
     program = f"import json, sys\ninputs = json.loads(sys.argv[1])\n{code}"
     command = [str(python), "-c", program, json.dumps(inputs)]

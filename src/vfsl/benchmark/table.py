@@ -42,7 +42,8 @@ class Outcome:
 
     def markdown(self) -> str:
         columns = self.columns()
-        lines = [f"# {self.title}", "", _line(columns), _line(["---"] * len(columns))]
+        lines = [f"# {self.title}", "", f"Measured by `vfsl bench run {self.name}`.", ""]
+        lines += [_line(columns), _line(["---"] * len(columns))]
         lines += [_line([cell(row.get(column)) for column in columns]) for row in self.rows]
         lines += ["", *(f"- {note}" for note in self.notes)]
         lines += [f"- {name}: {value}" for name, value in self.machine.items()]

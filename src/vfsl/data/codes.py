@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,24 +16,24 @@ from vfsl.values import Array
 
 
 @dataclass(frozen=True)
-class Code:
+class Code(ABC):
     """What a column was in the training rows; only plain values, so that it saves as JSON."""
 
     name: str
     dtype: str
 
     @property
-    def kind(self) -> Kind:
-        raise NotImplementedError
+    @abstractmethod
+    def kind(self) -> Kind: ...
 
     @property
+    @abstractmethod
     def width(self) -> int:
         """How many matrix columns; 0 for a column that said nothing in the training rows."""
-        raise NotImplementedError
 
     @property
-    def names(self) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def names(self) -> list[str]: ...
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": str(self.kind), **asdict(self)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
@@ -247,7 +248,7 @@ def _image_labels(path: Path) -> tuple[pd.DataFrame, Array]:
         # Members are read one by one, so the pictures stay on disk.
         with np.load(path, allow_pickle=False) as content:
             labels = {part: content[f"y_{part}"] for part in ("train", "test")}
-    except Exception as error:
+    except (ValueError, OSError, EOFError, KeyError, BadZipFile) as error:
         raise DataError(f"The file {path} is damaged: {type(error).__name__}.") from None
     frame = pd.DataFrame({"label": np.concatenate(list(labels.values())).astype(np.int64)})
     return frame, np.repeat(list(labels), [len(values) for values in labels.values()])

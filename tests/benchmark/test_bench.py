@@ -1,0 +1,111 @@
+"""Experiments by name: tables, peers that do not install, and the set-intersection experiment."""
+
+import json
+import sys
+
+import pytest
+
+from vfsl.benchmark import EXPERIMENTS, Outcome, psi, run_experiment
+from vfsl.benchmark.peers import PeerMissing, peer_python, run_peer
+from vfsl.benchmark.table import cell
+from vfsl.cli import main
+from vfsl.errors import ConfigError
+
+OUTCOME = Outcome(
+    "toy",
+    "A toy",
+    [{"method": "ours", "seconds": 1.23456, "correct": True}, {"method": "theirs", "bytes": 7}],
+    ["a note"],
+)
+
+
+def test_outcome_is_written_in_three_forms(tmp_path):
+    OUTCOME.save(tmp_path)
+    content = json.loads((tmp_path / "toy.json").read_text())
+    assert content["rows"][0]["seconds"] == 1.23456
+    assert (tmp_path / "toy.csv").read_text().splitlines() == [
+        "method,seconds,correct,bytes",
+        "ours,1.23456,True,",
+        "theirs,,,7",
+    ]
+    page = (tmp_path / "toy.md").read_text()
+    assert "| ours | 1.23 | True |  |" in page
+    assert "- a note" in page
+    assert "vfsl bench run toy" in page
+
+
+def test_cells():
+    assert [cell(value) for value in (None, 0.00012345, 3, "x", True)] == [
+        "",
+        "0.000123",
+        "3",
+        "x",
+        "True",
+    ]
+
+
+def test_unknown_experiments_name_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean 'psi'"):
+        run_experiment("psy")
+
+
+def test_every_experiment_can_be_loaded():
+    for module, text in EXPERIMENTS.values():
+        assert text
+        __import__(module)
+        assert callable(sys.modules[module].run)
+
+
+def test_a_peer_that_does_not_install_says_what_pip_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("VFSL_PEERS", str(tmp_path))
+    with pytest.raises(PeerMissing, match="pip install no-such-package-of-vfsl"):
+        peer_python("nothing", "no-such-package-of-vfsl==0")
+    assert not (tmp_path / "nothing" / "ready").exists()
+
+
+def test_peers_answer_or_fail_in_one_line():
+    code = "print(json.dumps({'twice': 2 * inputs['n']}))"
+    assert run_peer(sys.executable, code, n=21) == {"twice": 42}
+    with pytest.raises(PeerMissing, match="ZeroDivisionError"):
+        run_peer(sys.executable, "1 / 0")
+
+
+def test_set_intersection_beside_a_missing_peer(monkeypatch):
+    def missing(*arguments):
+        raise PeerMissing("pip install openmined-psi: ERROR: no wheel")
+
+    measured = []
+
+    def measure(function, case):
+        measured.append(case)
+        protocol, _, ids = case
+        raw = {"signatures_one_core": 1.0} if protocol == "blind-rsa" else {}
+        facts = {"seconds": 2.0, "rows_per_second": 1.0, "bytes_per_id": 42.0, "correct": True}
+        return {"protocol": protocol, "ids": ids, "peak_megabytes": 9.0, "raw": raw, **facts}
+
+    monkeypatch.setattr(psi, "peer_python", missing)
+    monkeypatch.setattr(psi, "apart", measure)
+    outcome = psi.run(True, lambda text: None)
+    assert [case[0] for case in measured] == ["ecdh", "ecdh", "blind-rsa", "blind-rsa"]
+    assert any("no wheel" in note for note in outcome.notes)
+    assert all(row["× faster than openmined-psi"] is None for row in outcome.rows)
+
+
+def test_the_real_measurement_is_correct():
+    row = psi._measure(("ecdh", 128, 300))
+    assert row["correct"]
+    assert row["overlap"] == 150
+    assert row["bytes_per_id"] > 40
+
+
+def test_the_command_prints_and_saves(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("vfsl.cli.run_experiment", lambda name, quick, say: OUTCOME)
+    for arguments in (["list"], ["run", "psi", "--quick", "--out", str(tmp_path)]):
+        monkeypatch.setattr("sys.argv", ["vfsl", "bench", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        assert caught.value.code == 0
+    printed = capsys.readouterr().out
+    assert "private set intersection" in printed
+    assert "A toy" in printed
+    assert (tmp_path / "toy.md").exists()
