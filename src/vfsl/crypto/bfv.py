@@ -15,6 +15,7 @@ what counts.
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -121,6 +122,9 @@ class BFVPublicKey(PublicKey):
     def prepare(self, count: int) -> None:
         """Precompute encryptions of zero for ``count`` further ciphertexts."""
         self.pool.prepare(count)
+
+    def prepare_in_background(self, count: int) -> threading.Thread:
+        return self.pool.prepare_in_background(count)
 
     def _encrypt(self, values: Array, use: str, bound: int) -> BFVArray:
         layout = rows_layout(values.shape, use, DEGREE)

@@ -25,7 +25,6 @@ from vfsl.parallel import spread
 
 STATISTICAL_BITS = 128
 CHUNK = 64
-MOST_READY = 100_000  # about 100 MB
 # A comb needs some 230 to 360 products a power.
 PRODUCTS_A_POWER = 300
 
@@ -37,8 +36,9 @@ class Obfuscators(Pool[Obfuscator]):
     """Random n-th powers under one modulus, filled in worker processes if they are many."""
 
     def __init__(self, n: Residue, seconds_a_product: float) -> None:
-        super().__init__(seconds_a_product * PRODUCTS_A_POWER, MOST_READY)
+        super().__init__()
         self._n = n
+        self._seconds = seconds_a_product * PRODUCTS_A_POWER
         self._lock = threading.Lock()
         self._base: Residue = None
 

@@ -8,6 +8,7 @@ masked requests pack values the same way before decryption (see slots.py).
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Self
 
 import gmpy2
@@ -91,6 +92,9 @@ class PaillierPublicKey(PublicKey):
 
     def prepare(self, count: int) -> None:
         self.pool.prepare(count)
+
+    def prepare_in_background(self, count: int) -> threading.Thread:
+        return self.pool.prepare_in_background(count)
 
     def seconds(self, products: float) -> float:
         """About how long so many products modulo n² take."""

@@ -36,7 +36,6 @@ WORD = 30
 # Only to decide about worker processes.
 SECONDS_AN_ENCRYPTION = 5e-3
 ZEROS_A_TASK = 8
-MOST_ZEROS = 256  # about 100 MB
 
 
 @dataclass(frozen=True)
@@ -350,7 +349,7 @@ class Zeros(Pool[Array]):
     """Encryptions of zero under one public key."""
 
     def __init__(self, params: Parameters, public: bytes) -> None:
-        super().__init__(SECONDS_AN_ENCRYPTION, MOST_ZEROS)
+        super().__init__()
         self._params = params
         self._public = public
 

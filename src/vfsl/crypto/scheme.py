@@ -7,6 +7,7 @@ before it is computed, so nothing ever decrypts to noise.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
@@ -124,6 +125,10 @@ class PublicKey(ABC):
 
     def prepare(self, count: int) -> None:  # noqa: B027 - nothing to prepare is a fine default
         """Precompute randomness for ``count`` further numbers, where that saves time later."""
+
+    def prepare_in_background(self, count: int) -> threading.Thread | None:
+        """The same by worker processes, without waiting; join the thread to wait for all."""
+        return None
 
     @abstractmethod
     def _encrypt(self, values: Array, use: str, bound: int) -> EncryptedArray: ...
