@@ -41,7 +41,7 @@ def problem(seed, rows, sizes, models=1):
     return parts, (targets - targets.mean(0)) / targets.std(0)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=100)
 @given(
     seed=st.integers(0, 10_000),
     sizes=st.lists(st.integers(1, 5), min_size=2, max_size=4),
@@ -60,7 +60,7 @@ def test_blocks_find_the_pooled_solution(seed, sizes, rows, l2, models):
     found = np.concatenate([block.weights for block in blocks])
     assert np.abs(pooled @ (found - reference)).max() < 1e-5
     # In exact arithmetic: as many rounds as columns. Rounding costs a few more.
-    assert number <= 2 * sum(sizes) + 5
+    assert number <= 4 * sum(sizes) + 20
 
 
 def test_row_weights_and_the_decrease_of_the_objective():
@@ -137,14 +137,41 @@ def test_step_is_the_minimum_along_the_direction():
     assert search.reasons == ["converged"]
 
 
-def test_no_curvature_and_growing_noise_end_the_descent():
+def test_no_curvature_ends_the_descent():
     search = Search(np.array([1.0]), 1e-7)
     search.step([Terms(*np.zeros((3, 1)))])
     assert search.reasons == ["precision"]
-    noisy = Search(np.array([1.0]), 1e-7)
-    noisy.gain = np.array([1e-12])
-    step = noisy.step([Terms(np.array([1e-12]), np.array([1e-12]), np.array([1e-11]))])
-    assert (step.length[0], noisy.gain[0], noisy.reasons) == (0.0, 1e-12, ["precision"])
+
+
+def test_where_rounding_shows_the_search_begins_anew_and_then_gives_up():
+    """The gain grows by 1e-12·(2 + 10): no conjugate turn, and after three such rounds the end."""
+    search = Search(np.array([1.0]), 1e-7)
+    search.gain = search._best = np.array([1e-12])
+    for number in (1, 2, 3):
+        gain = search.gain
+        step = search.step([Terms(gain, gain, 10 * gain)])
+        assert step.turn[0] == 0.0
+        assert search.reasons == (["precision"] if number == 3 else [None])
+
+
+def test_a_gain_that_grows_far_above_the_precision_is_no_reason_to_stop():
+    search = Search(np.array([1.0]), 1e-7)
+    search.gain = search._best = np.array([1e-3])
+    for _ in range(5):
+        step = search.step([Terms(np.array([1e-3]), np.array([1e-4]), np.array([1e-4]))])
+        assert step.turn[0] > 0
+    assert search.reasons == [None]
+
+
+def test_a_case_whose_gain_once_grew_before_it_fell():
+    parts, targets = problem(1193, 165, [2, 5, 2], 3)
+    blocks = [Block(part, np.full((part.shape[1], 3), 0.01), Width.for_rows(165)) for part in parts]
+    solve(blocks, targets)
+    pooled = np.hstack(parts)
+    gram = pooled.T @ pooled / 165 + 0.01 * np.eye(9)
+    reference = np.linalg.solve(gram, pooled.T @ targets / 165)
+    found = np.concatenate([block.weights for block in blocks])
+    assert np.abs(pooled @ (found - reference)).max() < 1e-5
 
 
 def test_a_finished_model_stays_where_it_is():

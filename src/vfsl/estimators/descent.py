@@ -23,7 +23,8 @@ Floats = npt.NDArray[np.float64]
 
 # Eigenvalues below this share of the largest are directions that the columns do not span.
 _RANK_CUT = 1e-10
-_FINE = 1e-9  # share of the first gain below which rounding may make the gain grow
+_FINE = 1e-9  # share of the first gain below which rounding may show
+_PATIENCE = 3  # rounds without a better gain before the search gives up there
 
 
 @dataclass(frozen=True)
@@ -185,9 +186,11 @@ class Search:
     def __init__(self, gain: Floats, tolerance: float) -> None:
         self.gain = gain
         self.decrease = np.zeros(len(gain))  # of the objective, in all
+        self.reasons: list[str | None] = [None] * len(gain)
         self._first = np.maximum(gain, np.finfo(float).tiny)
         self._tolerance = tolerance
-        self.reasons: list[str | None] = [None] * len(gain)
+        self._best = gain
+        self._stale = np.zeros(len(gain), dtype=int)  # rounds without a new best gain
 
     @property
     def done(self) -> bool:
@@ -199,16 +202,21 @@ class Search:
         flat = ~(curvature > 0)
         length = np.where(flat, 0.0, self.gain / np.where(flat, 1.0, curvature))
         after = np.maximum(self.gain + 2 * length * overlap + length**2 * spread, 0.0)
-        # Below the fixed-point precision a step would only follow the noise of rounding.
-        noise = flat | ((after > self.gain) & (self.gain < _FINE * self._first))
+        self._stale = np.where(after < 0.9 * self._best, 0, self._stale + 1)
+        self._best = np.minimum(self._best, after)
+        # Where rounding shows, directions are no longer conjugate: begin anew from the gradient,
+        # and stop when that does not help either.
+        fine = self.gain < _FINE * self._first
+        noise = flat | (fine & (self._stale >= _PATIENCE))
         finished = np.array([reason is not None for reason in self.reasons])
         converged = after <= self._tolerance**2 * self._first
         for model in np.flatnonzero(~finished & (noise | converged)):
-            self.reasons[model] = "precision" if noise[model] else "converged"
-        still = noise | finished
+            self.reasons[model] = "converged" if converged[model] else "precision"
+        still = flat | finished
         length = np.where(still, 0.0, length)
         after = np.where(still, self.gain, after)
-        turn = np.where(still, 0.0, after / np.maximum(self.gain, np.finfo(float).tiny))
+        anew = still | (fine & (after > self.gain))
+        turn = np.where(anew, 0.0, after / np.maximum(self.gain, np.finfo(float).tiny))
         self.decrease = self.decrease + length * self.gain / 2
         self.gain = after
         return Step(length, turn)
