@@ -87,9 +87,9 @@ class PipeTransport:
         with self._control_lock, contextlib.suppress(OSError):
             self._control.send((what, value))
 
-    def unread(self) -> dict[str, int]:
-        with self._changed:
-            return {peer: len(queue) for peer, queue in self._queues.items() if queue}
+    def counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """How many messages were posted to each peer, and taken from each."""
+        return dict(self._posted), dict(self._taken)
 
     def _drain(self, peer: str) -> None:
         with contextlib.suppress(EOFError, OSError):
@@ -175,6 +175,8 @@ class _Parent:
         self._controls: dict[str, Connection] = {}
         self._waits = WaitGraph()
         self._results: dict[str, Any] = {}
+        self._posted: dict[str, dict[str, int]] = {}
+        self._taken: dict[str, dict[str, int]] = {}
         self._errors: dict[str, BaseException] = {}
         self._give_up: float | None = None
 
@@ -196,6 +198,7 @@ class _Parent:
                     running.discard(party)
         if self._errors:
             raise _first_cause(self._errors)
+        self._refuse_unread()
         return {party: self._results[party] for party in self._processes}
 
     def stop(self) -> None:
@@ -206,6 +209,18 @@ class _Parent:
                 process.join()
             self._controls[party].close()
             process.close()
+
+    def _refuse_unread(self) -> None:
+        """A message that nobody took means that the roles do not fit each other."""
+        for sender, posted in self._posted.items():
+            for receiver, count in posted.items():
+                left = count - self._taken[receiver].get(sender, 0)
+                if left:
+                    raise ChannelError(
+                        f"{receiver!r} ended with {left} messages of {sender!r} that it never "
+                        "received.",
+                        sender,
+                    )
 
     def _hear(self, party: str) -> bool:
         """Handle one report of a party; True if it was its last."""
@@ -229,7 +244,7 @@ class _Parent:
                 self._tell("deadlock", text)
             return False
         if what == "result":
-            self._results[party] = value
+            self._results[party], self._posted[party], self._taken[party] = value
             self._tell("ended", party)
         else:
             self._fail(party, value, type(value).__name__)
@@ -260,14 +275,7 @@ def _party(me: str, body: Body, links: dict[str, Connection], control: Connectio
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     transport = PipeTransport(me, links, control)
     try:
-        result = body(transport)
-        unread = transport.unread()
-        if unread:
-            sender, count = next(iter(unread.items()))
-            raise ChannelError(
-                f"{me!r} ended with {count} messages of {sender!r} that it never received.", sender
-            )
-        transport.report("result", result)
+        transport.report("result", (body(transport), *transport.counts()))
     except BaseException as error:
         transport.report("error", _picklable(error))
 

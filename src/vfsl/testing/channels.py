@@ -277,12 +277,17 @@ def reports_a_failed_peer(run: Runner) -> None:
 
 
 def _fail(channel: Channel) -> None:
+    talk = channel.within("contract", TALK)
+    for peer in ("B", "C"):
+        talk.receive(peer, "number")  # both have begun, so both can write down what they hear
     raise DataError("private detail")
 
 
 def _note_failure(folder: str, sender: str, channel: Channel) -> None:
+    talk = channel.within("contract", TALK)
+    talk.send("A", "number", 1)
     try:
-        channel.within("contract", TALK).receive(sender, "number")
+        talk.receive(sender, "number")
     except PeerFailed as error:
         (Path(folder) / channel.me).write_text(f"{error.party}: {error}")
         raise
