@@ -356,7 +356,7 @@ class _Bar:
 
 def _print_summary(fed: Federation, folder: Path) -> None:
     for step in summarise([fed.record])["runs"][0]["steps"]:
-        facts = [f"{name} {value}" for name, value in step["metrics"].items()]
+        facts = [f"{name} {cell(value)}" for name, value in step["metrics"].items()]
         facts += [f"{len(step['rounds'])} rounds"] if step["rounds"] else []
         facts += [f"stopped: {step['stop_reason']}"] if step["stop_reason"] else []
         facts += [f"{step['messages']} messages", readable_bytes(step["bytes"])]
