@@ -8,6 +8,7 @@ import pytest
 from sklearn.linear_model import LinearRegression as PooledLeastSquares
 
 import vfsl
+from vfsl import federation
 from vfsl.errors import ConfigError, DataError, InputError
 from vfsl.federation import Federation
 from vfsl.record import RunRecord
@@ -174,6 +175,13 @@ def test_a_text_target_is_refused():
     fed.align(protocol="ecdh")
     with pytest.raises(DataError, match=r"label of party 'A'.*expected numbers"):
         vfsl.estimators.LinearRegression().fit(fed, label=("A", "y"))
+
+
+def test_other_formats_can_be_registered(tmp_path, monkeypatch):
+    monkeypatch.setattr(federation, "_renderers", dict(federation._renderers))
+    federation.register_renderer(".txt", lambda record, path: path.write_text(record.run))
+    fed, *_ = simulated()
+    assert fed.report(tmp_path / "page.txt").read_text() == fed.record.run
 
 
 def test_reports_need_a_known_format(tmp_path):

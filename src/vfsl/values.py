@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
@@ -65,7 +64,3 @@ Disclosures = dict[str, Disclosure]
 def kind_of(value: Wire) -> str:
     """How a value is protected, judged by its type alone."""
     return value.kind if isinstance(value, Protected) else "plain"
-
-
-def is_integer_array(value: object) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in "iu"

@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 # Eigenvalues below this share of the largest are directions that the columns do not span.
 _RANK_CUT = 1e-10
 _FINE = 1e-9  # share of the first gain below which rounding may show
-_PATIENCE = 3  # rounds without a better gain before the search gives up there
+_PATIENCE = 10  # rounds without a better gain before the search gives up there
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ class Step(NamedTuple):
 
     length: Floats
     turn: Floats
+    best: Floats  # 1 where the new weights are the best so far, else 0
 
 
 class Block:
@@ -122,6 +123,7 @@ class Block:
             np.zeros(shape) if weights is None else weights, width.weights
         )
         self.weights: Floats = decode(self.trial, width.weights)
+        self.best: Floats = self.weights
         self._gradient: Floats = np.zeros(shape)
         self._direction: Floats = np.zeros(shape)
         self._change: Floats = np.zeros(shape)
@@ -159,6 +161,7 @@ class Block:
     def move(self, step: Step) -> None:
         """Go along the directions and turn to the next ones."""
         self.weights = self.weights + step.length * self._direction
+        self.best = np.where(step.best > 0, self.weights, self.best)
         self._gradient = self._gradient + step.length * self._change
         self._turn_to(step.turn * self._direction - self._inverse @ self._gradient)
 
@@ -202,10 +205,12 @@ class Search:
         flat = ~(curvature > 0)
         length = np.where(flat, 0.0, self.gain / np.where(flat, 1.0, curvature))
         after = np.maximum(self.gain + 2 * length * overlap + length**2 * spread, 0.0)
+        # Until rounding shows, a growing gain is no loss: the objective falls with every step.
+        best = (self._best >= _FINE * self._first) | (after < self._best)
         self._stale = np.where(after < 0.9 * self._best, 0, self._stale + 1)
         self._best = np.minimum(self._best, after)
         # Where rounding shows, directions are no longer conjugate: begin anew from the gradient,
-        # and stop when that does not help either.
+        # stop when that does not help either, and end at the best point seen.
         fine = self.gain < _FINE * self._first
         noise = flat | (fine & (self._stale >= _PATIENCE))
         finished = np.array([reason is not None for reason in self.reasons])
@@ -219,7 +224,7 @@ class Search:
         turn = np.where(anew, 0.0, after / np.maximum(self.gain, np.finfo(float).tiny))
         self.decrease = self.decrease + length * self.gain / 2
         self.gain = after
-        return Step(length, turn)
+        return Step(length, turn, (best & ~still).astype(np.float64))
 
 
 def _pseudo_inverse(gram: Floats) -> Floats:

@@ -211,11 +211,11 @@ def train_feature_holder(
                 now.send(leader, "gain", Aggregate(block.begin(sums)))
             else:
                 now.send(leader, "terms", Aggregate(np.array(block.measure(sums))))
-                numbers = numbers_of(now.receive(leader, "step"), leader, "step", (2, models))
+                numbers = numbers_of(now.receive(leader, "step"), leader, "step", (3, models))
                 block.move(Step(*numbers))
             if not now.receive(leader, "another round"):
                 break
-        weights = block.weights
+        weights = block.best
         if stage + 1 < program.stages:
             total = key.encrypt(fine_scores(columns, weights), bound=SCORE_BOUND)
             here.send(leader, "scores", total.to_wire())
@@ -249,7 +249,7 @@ def train_label_holder(
             here.send(party, "penalty", Aggregate(program.l2 / size))
         leader = _Leader(here, roles, key, columns, problem, program, stage, weights)
         search = leader.descend(history, _objective(problem, scores, size))
-        weights = leader.block.weights
+        weights = leader.block.best
         reasons.append(_reason(search))
         if stage + 1 < program.stages:
             scores = open_total(here, roles, key, fine_scores(columns, weights))
