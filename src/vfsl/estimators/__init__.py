@@ -5,13 +5,18 @@ from vfsl.estimators.base import Federated, Part, Roles, Share
 from vfsl.estimators.linear import LinearRegression
 from vfsl.estimators.logistic import LogisticRegression
 from vfsl.estimators.saved import load_model, save_model
+from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest
 
 __all__ = [
+    "GBDT",
+    "LGB",
+    "XGB",
     "Association",
     "Federated",
     "LinearRegression",
     "LogisticRegression",
     "Part",
+    "RandomForest",
     "Roles",
     "Share",
     "load_model",

@@ -53,7 +53,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Share:
-    """One party's part of a fitted model, as plain JSON values. It never leaves the party."""
+    """One party's part of a fitted model, which never leaves it; the state is plain JSON values."""
 
     party: str
     model: str
@@ -61,6 +61,9 @@ class Share:
     rounds: tuple[Mapping[str, Any], ...] = ()
     stop_reason: str | None = None
     notes: tuple[str, ...] = field(default=())
+    # The label holder's scores of the training rows, where the protocol shows them anyway; they
+    # are not saved with the model.
+    scores: Array | None = field(default=None, repr=False, compare=False)
 
 
 class StepReport(Protocol):
@@ -85,6 +88,10 @@ class Federated(Protocol):
 
     def parts(self, label: tuple[str, str], weights: Array | None = None) -> dict[str, Part]:
         """The aligned rows of every party; label and weights go to the label holder only."""
+        ...
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """Learning randomness for one purpose."""
         ...
 
     def run(

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 from vfsl import store
 from vfsl.errors import ConfigError, StoreError
 from vfsl.estimators.base import Share
 from vfsl.estimators.linear import LinearRegression
+from vfsl.estimators.linear_model import LinearModel
 from vfsl.estimators.logistic import LogisticRegression
+from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest, TreeModel
 
-Model = LinearRegression | LogisticRegression
+Model = LinearModel | TreeModel
 
 FORMAT = 1
-MODELS: dict[str, type[LinearRegression] | type[LogisticRegression]] = {
+MODELS: dict[str, type[LinearModel] | type[TreeModel]] = {
     "linear": LinearRegression,
     "logistic": LogisticRegression,
+    "rf": RandomForest,
+    "gbdt": GBDT,
+    "xgb": XGB,
+    "lgb": LGB,
 }
 
 
@@ -25,7 +32,7 @@ def save_model(model: Model, folder: str | Path, name: str = "model") -> None:
 
     Parameters
     ----------
-    model : LinearRegression or LogisticRegression
+    model : an estimator
         Fitted.
     folder : str or Path
     name : str
@@ -34,13 +41,13 @@ def save_model(model: Model, folder: str | Path, name: str = "model") -> None:
         raise ConfigError(f"{type(model).__name__} is not fitted yet: call fit first.")
     folder = Path(folder)
     for party, share in model.shares_.items():
-        store.write_json(folder / "parties" / party / f"{name}-share.json", asdict(share))
+        store.write_json(folder / "parties" / party / f"{name}-share.json", _stored(share))
     public = {
         "format": FORMAT,
         "model": model.name,
         "label": list(model.label_),
         "parties": list(model.shares_),
-        "settings": asdict(model),
+        "settings": _settings(model),
     }
     store.write_json(folder / f"{name}.json", public)
 
@@ -78,3 +85,17 @@ def load_share(folder: str | Path, party: str, name: str = "model") -> Share:
     if share.party != party:
         raise StoreError(f"{path} is the share of {share.party!r}, not of {party!r}.")
     return share
+
+
+def _settings(model: Model) -> dict[str, Any]:
+    """The parameters to make the model again; where its training kept rounds is not one."""
+    settings = asdict(model)
+    settings.pop("checkpoints", None)
+    return settings
+
+
+def _stored(share: Share) -> dict[str, Any]:
+    """A share without the scores of training rows, which only serve while a run lasts."""
+    content = {f.name: getattr(share, f.name) for f in fields(share)}
+    del content["scores"]
+    return content

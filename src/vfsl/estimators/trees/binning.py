@@ -1,0 +1,177 @@
+"""Columns as small integer codes: quantile bins of numbers, one code a category, one for missing.
+
+Each party bins its own columns once, by its own training rows, and keeps the edges in its share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vfsl.data import Kind, PartyTable
+from vfsl.data.codes import as_floats
+from vfsl.errors import ConfigError
+from vfsl.values import Array
+
+MOST_BINS = 255
+CATEGORIES = ("one-vs-rest", "sorted")
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column is cut: by edges if it has an order, by levels if it has not.
+
+    Parameters
+    ----------
+    name : str
+    edges : list of float
+        Of an ordered column, ascending: bin b holds what is above edge b − 1 and up to edge b.
+    levels : list, optional
+        Of a categorical column: the categories, in the order of their codes.
+    ordered : bool
+        Whether a split sends a run of bins to the left, or a single category.
+    missing : bool
+        Whether training rows lacked it.
+    """
+
+    name: str
+    edges: list[float]
+    levels: list[Any] | None
+    ordered: bool
+    missing: bool
+
+    @property
+    def size(self) -> int:
+        """How many bins, without the one for missing cells."""
+        return len(self.levels) if self.levels is not None else len(self.edges) + 1
+
+    def codes(self, values: pd.Series[Any]) -> Array:
+        """The bin of each cell; missing and unseen ones get the code ``size``."""
+        if self.levels is not None:
+            places = pd.Index(self.levels).get_indexer(pd.Index(values.astype(object)))
+            return np.where(places < 0, self.size, places).astype(np.uint8)
+        numbers = as_floats(values)
+        found = np.searchsorted(np.asarray(self.edges), numbers, side="left")
+        return np.where(np.isnan(numbers), self.size, found).astype(np.uint8)
+
+    def describe(self, code: int) -> dict[str, Any]:
+        """What goes left in a split at this code, for people."""
+        if not self.ordered:
+            levels = self.levels or []
+            return {"column": self.name, "equals": levels[code] if code < len(levels) else None}
+        if self.levels is not None:
+            return {"column": self.name, "in": self.levels[: code + 1]}
+        last = code >= len(self.edges)
+        return {"column": self.name, "at most": None if last else self.edges[code]}
+
+
+@dataclass(frozen=True)
+class Bins:
+    """The cuts of all columns of a party."""
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def fit(cls, table: PartyTable, most: int, categories: str) -> Bins:
+        """Cut each feature of a table; constant columns without gaps say nothing and are left out.
+
+        Parameters
+        ----------
+        table : PartyTable
+            The training rows.
+        most : int
+            Most bins a column, 2 to 255. Rarer categories beyond that share the missing code.
+        categories : {"one-vs-rest", "sorted"}
+            A split on a categorical column sends one category to the left, or all categories up to
+            one in their natural order.
+        """
+        if not 2 <= most <= MOST_BINS:
+            raise ConfigError(
+                f"The bins parameter must be from 2 to {MOST_BINS}. Got {most!r} instead."
+            )
+        if categories not in CATEGORIES:
+            raise ConfigError(
+                f"The categories parameter must be one of {CATEGORIES}. Got {categories!r} instead."
+            )
+        made = []
+        for name in table.features:
+            values = table.column(name)
+            column = (
+                _numeric(name, values, most)
+                if table.kinds[name] is Kind.NUMERIC
+                else _categorical(name, values, most, categories)
+            )
+            if column.size + column.missing > 1:
+                made.append(column)
+        return cls(tuple(made))
+
+    @property
+    def width(self) -> int:
+        """Codes a column at most, that for missing cells included; every column gets as many."""
+        return max((column.size for column in self.columns), default=0) + 1
+
+    def transform(self, table: PartyTable) -> Array:
+        """Codes of all cells, (rows, columns)."""
+        coded = [column.codes(table.column(column.name)) for column in self.columns]
+        if not coded:
+            return np.zeros((len(table), 0), dtype=np.uint8)
+        return np.column_stack(coded)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        return [asdict(column) for column in self.columns]
+
+    @classmethod
+    def from_dict(cls, content: list[dict[str, Any]]) -> Bins:
+        return cls(tuple(Column(**column) for column in content))
+
+
+def _numeric(name: str, values: pd.Series[Any], most: int) -> Column:
+    numbers = as_floats(values)
+    known = numbers[~np.isnan(numbers)]
+    return Column(name, quantile_edges(known, most), None, True, len(known) < len(numbers))
+
+
+def _categorical(name: str, values: pd.Series[Any], most: int, categories: str) -> Column:
+    known = values.dropna().astype(object)
+    counts = known.value_counts(sort=False)
+    # The most frequent ones; of equally frequent ones those that come first in their order.
+    ordered = counts.sort_index(key=lambda index: index.map(str))
+    kept = ordered.sort_values(ascending=False, kind="stable").index[:most]
+    levels = [level for level in ordered.index if level in set(kept)]
+    if isinstance(values.dtype, pd.CategoricalDtype) and values.dtype.ordered:
+        levels = [level for level in values.dtype.categories if level in set(levels)]
+    levels = [level.item() if isinstance(level, np.generic) else level for level in levels]
+    rare = len(counts) > len(levels)
+    missing = rare or len(known) < len(values)
+    return Column(name, [], levels, categories == "sorted", missing)
+
+
+def quantile_edges(values: Array, most: int) -> list[float]:
+    """Edges that share the rows out evenly; a frequent value gets a bin to itself.
+
+    Edges lie halfway between neighbouring values, so that unseen values fall to the nearer side.
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) < 2:
+        return []
+    middles = distinct[:-1] + (distinct[1:] - distinct[:-1]) / 2
+    if len(distinct) <= most:
+        return _strict(distinct, middles, np.arange(len(distinct) - 1))
+    frequent = counts >= counts.sum() / most
+    for bins in range(most - int(frequent.sum()), 0, -1):
+        small = np.where(frequent, 0, counts)
+        place = (np.cumsum(small) - small / 2) / (small.sum() / bins)
+        part = np.floor(np.minimum(place, bins - 1))
+        cut = frequent[:-1] | frequent[1:] | (part[:-1] != part[1:])
+        if cut.sum() < most:
+            return _strict(distinct, middles, np.flatnonzero(cut))
+    return _strict(distinct, middles, np.flatnonzero(frequent[:-1])[: most - 1])
+
+
+def _strict(distinct: Array, middles: Array, at: Array) -> list[float]:
+    # Where two neighbours are so close that the middle is one of them, it must be the lower one.
+    edges = np.where(middles[at] >= distinct[at + 1], distinct[at], middles[at])
+    return [float(edge) for edge in edges]

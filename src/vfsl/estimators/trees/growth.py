@@ -1,0 +1,385 @@
+"""The label holder's side of growing trees: it finds the best split of every node.
+
+It holds labels and (g, h) of all rows. Of others' columns it sees the sums of nameless candidates
+only; its own columns it sums in the clear. Without any feature holder this is the pooled grower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vfsl.channel import Channel, expect_array
+from vfsl.crypto import PublicKey, SecretKey
+from vfsl.crypto.slots import fold, unfold
+from vfsl.errors import ProtocolError
+from vfsl.estimators.base import Roles
+from vfsl.estimators.descent import Integers
+from vfsl.estimators.trees.binning import Bins
+from vfsl.estimators.trees.candidates import Candidates
+from vfsl.estimators.trees.cells import Cells
+from vfsl.estimators.trees.gains import (
+    FOLD_BITS,
+    Penalty,
+    Scale,
+    best_of_each,
+    gains,
+    row_bound,
+)
+from vfsl.estimators.trees.holders import Rule, usable
+from vfsl.estimators.trees.partition import (
+    Cut,
+    Node,
+    Partition,
+    Sum,
+    pack_sides,
+    plan_sums,
+    unpack_sides,
+)
+from vfsl.estimators.trees.program import Program
+from vfsl.values import Array, Ciphertext, Masked
+
+LEAF, OWN = -1, 0
+# A gain below this is rounding.
+_TINY = 1e-10
+
+
+@dataclass
+class Tree:
+    """A tree as the label holder knows it: who splits where, and what the leaves say.
+
+    ``owner`` is LEAF, OWN, or the place of a feature holder, from 1 on; a split's children are
+    ``left`` and ``left`` + 1.
+    """
+
+    owner: list[int] = field(default_factory=lambda: [LEAF])
+    left: list[int] = field(default_factory=lambda: [LEAF])
+    value: list[float] = field(default_factory=lambda: [0.0])
+    gain: list[float] = field(default_factory=lambda: [0.0])
+    rules: dict[int, Rule] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        rules = [[node, *rule] for node, rule in sorted(self.rules.items())]
+        return {
+            "owner": self.owner,
+            "left": self.left,
+            "value": self.value,
+            "gain": self.gain,
+            "rules": rules,
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Tree:
+        rules = {rule[0]: (rule[1], rule[2], rule[3]) for rule in content["rules"]}
+        return cls(content["owner"], content["left"], content["value"], content["gain"], rules)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What one tree is to fit.
+
+    ``values`` are the integers (g, h) that splits are judged by, zero outside the bag.
+    """
+
+    values: Integers
+    scale: Scale
+
+
+class _Best(NamedTuple):
+    """The best split of an open node: whose, by which of its handles, and how good."""
+
+    gain: float
+    party: int
+    handles: Array
+
+
+@dataclass
+class LabelHolder:
+    """The label holder's columns, and how it grows trees with the others."""
+
+    channel: Channel
+    roles: Roles
+    key: PublicKey
+    secret: SecretKey | None
+    program: Program
+    penalty: Penalty
+    bins: Bins
+    codes: Array
+    columns_in_all: int
+    seed: int
+    asked: Mapping[str, tuple[int, int]]  # columns and codes of feature holders that have any
+
+    def __post_init__(self) -> None:
+        self.candidates = Candidates.of(self.bins)
+        self.cells = Cells(self.codes, self.bins.width)
+
+    def grow(self, batch: int, goals: Sequence[Goal], first_tree: int) -> tuple[list[Tree], Array]:
+        """Grow one tree for each goal, all in the same rounds.
+
+        Returns
+        -------
+        trees : list of Tree
+            Without leaf values.
+        leaf : integer array of shape (rows, trees)
+            In which leaf each row ends, in the bag or not.
+        """
+        batch_channel = self.channel.within(f"trees {batch}")
+        growing = _Growing(self, batch_channel, goals, first_tree)
+        growing.run()
+        return growing.trees, growing.leaf_of_row()
+
+
+class _Growing:
+    """Trees that grow together, level by level."""
+
+    def __init__(
+        self, me: LabelHolder, channel: Channel, goals: Sequence[Goal], first_tree: int
+    ) -> None:
+        self._me, self._channel, self._goals, self._first_tree = me, channel, goals, first_tree
+        rows = len(me.codes)
+        self.trees = [Tree() for _ in goals]
+        self._partition = Partition(rows, len(goals))
+        self._depth = {Node(tree, 0): 0 for tree in range(len(goals))}
+        self._open: dict[Node, _Best] = {}
+        self._sums: dict[Node, Integers] = {}
+        self._counts: dict[Node, Integers] = {}
+        self._sides: dict[Node, Array] = {}
+
+    def run(self) -> None:
+        me = self._me
+        wanted = list(self._depth) if me.program.max_depth > 0 else []
+        sums = [Sum(node) for node in wanted]
+        level = 0
+        while True:
+            here = self._channel.within(f"level {level}")
+            if me.roles.feature_holders and me.program.keys == "key-holder":
+                here.send(me.roles.key_holder, "nodes", len(wanted))
+            if not wanted:
+                break
+            self._send_gradients(here, sums, level)
+            for one in sums:
+                self._add_up(one)
+            self._judge(wanted, [self._own(wanted), *self._foreign(here, wanted)])
+            cuts = self._split(here, self._to_split())
+            wanted = self._next(cuts)
+            sums = plan_sums(self._partition, cuts, frozenset(wanted))
+            self._tell(here, cuts, wanted)
+            self._forget(cuts)
+            level += 1
+
+    def leaf_of_row(self) -> Array:
+        leaf = np.zeros((len(self._me.codes), len(self.trees)), dtype=np.int32)
+        for node, rows in self._partition.leaves().items():
+            leaf[rows, node.tree] = node.number
+        return leaf
+
+    # ---- sums -----------------------------------------------------------------------------------
+
+    def _send_gradients(self, channel: Channel, sums: list[Sum], level: int) -> None:
+        me = self._me
+        by_node = me.program.packing == "node"
+        if not me.roles.feature_holders or (level and not by_node):
+            return
+        bound = row_bound(len(me.codes))
+        arrays = []
+        for one in sums:
+            values = self._goals[one.node.tree].values
+            part = values[self._partition.rows(one.node)] if by_node else values
+            folded = fold(part, FOLD_BITS)
+            encrypted = me.key.encrypt(folded, use="sum_by", bound=bound)
+            arrays.append(encrypted.to_wire(bound=bound).payload)
+        for party in me.roles.feature_holders:
+            channel.send(party, "gradients", Ciphertext(arrays))
+
+    def _add_up(self, one: Sum) -> None:
+        rows = self._partition.rows(one.node)
+        values = self._goals[one.node.tree].values
+        self._sums[one.node] = self._me.cells.sums(rows, values)
+        self._counts[one.node] = self._me.cells.counts(rows)
+        if one.parent is not None and one.sibling is not None:
+            for kept in (self._sums, self._counts):
+                kept[one.sibling] = kept[one.parent] - kept[one.node]
+
+    def _own(self, wanted: list[Node]) -> list[tuple[Integers, Array]]:
+        """Own candidates of each node: the sums on their left, and which candidates they are."""
+        me = self._me
+        sums = np.stack([self._sums[node] for node in wanted])
+        counts = np.stack([self._counts[node] for node in wanted])
+        allowed = me.candidates.allowed(counts, me.program.least_rows)
+        flat = sums.reshape(len(wanted), -1, 2)
+        padded = np.concatenate([np.zeros((len(wanted), 1, 2), dtype=np.int64), flat], axis=1)
+        runs = np.cumsum(padded, axis=1)
+        each = me.candidates
+        left = runs[:, each.stop] - runs[:, each.start]
+        left += np.where((each.extra >= 0)[None, :, None], flat[:, each.extra], 0)
+        offers = []
+        for at, node in enumerate(wanted):
+            use = usable(
+                me.program, me.seed, me.columns_in_all, self._first_tree + node.tree, node.number
+            )
+            places = np.flatnonzero(allowed[at] & use[each.column])
+            offers.append((left[at, places], places))
+        return offers
+
+    def _foreign(self, channel: Channel, wanted: list[Node]) -> list[list[tuple[Integers, Array]]]:
+        """The same of every feature holder; its candidates are only numbered."""
+        nothing = [(np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64))] * len(wanted)
+        return [
+            self._from(channel, party, wanted) if party in self._me.asked else nothing
+            for party in self._me.roles.feature_holders
+        ]
+
+    def _from(
+        self, channel: Channel, party: str, wanted: list[Node]
+    ) -> list[tuple[Integers, Array]]:
+        me = self._me
+        masks = _listed(channel.receive(party, "masks"), party, len(wanted))
+        if me.secret is None:
+            keeper = me.roles.key_holder
+            opened = channel.within(party).receive(keeper, "opened")
+            answers = _listed(opened, keeper, len(wanted))
+        else:
+            requests = _listed(channel.receive(party, "histograms"), party, len(wanted))
+            shape = me.asked[party]
+            answers = [me.secret.open(Ciphertext(one), shape).payload for one in requests]
+        folded = [
+            me.key.load_mask(Masked(mask)).remove(Masked(answer))
+            for mask, answer in zip(masks, answers, strict=True)
+        ]
+        return [(unfold(sums, 2, FOLD_BITS), np.arange(len(sums))) for sums in folded]
+
+    # ---- splits ---------------------------------------------------------------------------------
+
+    def _judge(
+        self, wanted: list[Node], offers: Sequence[Sequence[tuple[Integers, Array]]]
+    ) -> None:
+        """The best split of each wanted node; between parties the first in order wins a tie."""
+        for at, node in enumerate(wanted):
+            goal = self._goals[node.tree]
+            total = goal.values[self._partition.rows(node)].sum(axis=0)
+            left = np.concatenate([party[at][0] for party in offers])
+            starts = np.cumsum([0, *(len(party[at][0]) for party in offers[:-1])])
+            values = gains(left, np.broadcast_to(total, left.shape), goal.scale, self._me.penalty)
+            best, ties = best_of_each(values, starts)
+            first = int(best.argmax())
+            if best[first] > max(self._me.penalty.least_gain, _TINY):
+                stop = starts[first] + len(offers[first][at][0])
+                tied = np.flatnonzero(ties[starts[first] : stop])
+                self._open[node] = _Best(float(best[first]), first, offers[first][at][1][tied])
+
+    def _to_split(self) -> list[Node]:
+        """All open nodes with a gain, or of each tree the one with the largest."""
+        if self._me.program.max_leaves is None:
+            return sorted(self._open)
+        best: dict[int, Node] = {}
+        for node in sorted(self._open):
+            rival = best.get(node.tree)
+            if rival is None or self._open[node].gain > self._open[rival].gain:
+                best[node.tree] = node
+        return [best[tree] for tree in sorted(best)]
+
+    def _split(self, channel: Channel, nodes: list[Node]) -> list[Cut]:
+        """Let owners split these nodes, let the rows follow, and tell everybody."""
+        self._sides = {node: self._own_side(node) for node in nodes if self._whose(node) == OWN}
+        for place, party in enumerate(self._me.roles.feature_holders, start=1):
+            self._ask(channel, party, [node for node in nodes if self._whose(node) == place])
+        cuts = []
+        for node in nodes:
+            cut = self._partition.split(node, self._sides[node])
+            self._depth[cut.left] = self._depth[cut.right] = self._depth[node] + 1
+            self._note(cut, self._open[node])
+            cuts.append(cut)
+        return cuts
+
+    def _whose(self, node: Node) -> int:
+        return self._open[node].party
+
+    def _own_side(self, node: Node) -> Array:
+        each = self._me.candidates
+        best = int(self._open[node].handles.min())
+        rule = (int(each.column[best]), int(each.code[best]), int(each.missing[best]))
+        self.trees[node.tree].rules[node.number] = rule
+        return each.goes_left(best, self._me.codes[self._partition.rows(node)])
+
+    def _ask(self, channel: Channel, party: str, nodes: list[Node]) -> None:
+        """Tell a feature holder which of its handles are best, and learn the sides of rows."""
+        handles = [self._open[node].handles for node in nodes]
+        chosen = {
+            "nodes": np.array(nodes, dtype=np.int64).reshape(-1, 2),
+            "lengths": np.array([len(each) for each in handles], dtype=np.int64),
+            "handles": np.concatenate([*handles, np.zeros(0, dtype=np.int64)]),
+        }
+        channel.send(party, "chosen", chosen)
+        if not nodes:
+            return
+        bits = expect_array(
+            channel.receive(party, "sides"),
+            sender=party,
+            name="sides",
+            holds="bytes",
+            shape=(None,),
+        )
+        lengths = [len(self._partition.rows(node)) for node in nodes]
+        self._sides |= dict(zip(nodes, unpack_sides(bits, lengths, party), strict=True))
+
+    def _note(self, cut: Cut, best: _Best) -> None:
+        tree = self.trees[cut.parent.tree]
+        tree.owner[cut.parent.number] = best.party
+        tree.left[cut.parent.number] = cut.left.number
+        tree.gain[cut.parent.number] = best.gain
+        for grown, fill in ((tree.owner, LEAF), (tree.left, LEAF), (tree.value, 0.0)):
+            grown += [fill, fill]
+        tree.gain += [0.0, 0.0]
+
+    def _next(self, cuts: list[Cut]) -> list[Node]:
+        """Children that may be split further."""
+        program, penalty = self._me.program, self._me.penalty
+        full = set()
+        if program.max_leaves is not None:
+            leaves = [1 + sum(owner != LEAF for owner in tree.owner) for tree in self.trees]
+            full = {at for at, count in enumerate(leaves) if count >= program.max_leaves}
+        wanted = []
+        for cut in cuts:
+            for child in (cut.left, cut.right):
+                rows = self._partition.rows(child)
+                goal = self._goals[child.tree]
+                weight = goal.values[rows, 1].sum() / goal.scale.h
+                if (
+                    child.tree not in full
+                    and self._depth[child] < program.max_depth
+                    and len(rows) >= 2 * program.least_rows
+                    and weight >= 2 * penalty.least_weight
+                ):
+                    wanted.append(child)
+        return wanted
+
+    def _tell(self, channel: Channel, cuts: list[Cut], wanted: list[Node]) -> None:
+        """Every feature holder learns where the rows went, except by its own splits."""
+        for place, party in enumerate(self._me.roles.feature_holders, start=1):
+            others = [cut.parent for cut in cuts if self._whose(cut.parent) != place]
+            news = {
+                "splits": np.array([cut.parent for cut in cuts], dtype=np.int64).reshape(-1, 2),
+                "sides": pack_sides([self._sides[node] for node in others]),
+                "wanted": np.array(wanted, dtype=np.int64).reshape(-1, 2),
+            }
+            channel.send(party, "partition", news)
+
+    def _forget(self, cuts: list[Cut]) -> None:
+        """Split nodes are not open any more; their sums serve once more, for the siblings."""
+        split = {cut.parent for cut in cuts}
+        self._open = {node: best for node, best in self._open.items() if node not in split}
+        if self._me.program.max_leaves is None:
+            self._open = {}  # a level is split whole; what is left of it stays a leaf
+        live = split | set(self._partition.leaves())
+        self._sums = {node: sums for node, sums in self._sums.items() if node in live}
+        self._counts = {node: counts for node, counts in self._counts.items() if node in live}
+
+
+def _listed(value: Ciphertext | Masked, sender: str, count: int) -> list[Any]:
+    """The parts of a message, one for each node."""
+    if not isinstance(value.payload, list) or len(value.payload) != count:
+        raise ProtocolError(f"Party {sender!r} did not answer for each of {count} nodes.", sender)
+    return value.payload

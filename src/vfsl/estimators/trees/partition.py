@@ -1,0 +1,100 @@
+"""Which rows are in which node, as every data holder keeps it, and what a level has to sum.
+
+All parties number nodes alike: the root is 0, the two children of a split get the next two numbers
+of their tree in the order of the splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from vfsl.errors import ProtocolError
+from vfsl.values import Array
+
+
+class Node(NamedTuple):
+    """A node of one of the trees that grow together."""
+
+    tree: int
+    number: int
+
+
+class Cut(NamedTuple):
+    """A node that was split, and its children."""
+
+    parent: Node
+    left: Node
+    right: Node
+
+
+class Partition:
+    """The rows of every open node of every tree, all rows, in a bag or not."""
+
+    def __init__(self, rows: int, trees: int) -> None:
+        everyone = np.arange(rows)
+        self._rows = {Node(tree, 0): everyone for tree in range(trees)}
+        self._used = [1] * trees
+
+    def rows(self, node: Node) -> Array:
+        return self._rows[node]
+
+    def knows(self, node: Node) -> bool:
+        return node in self._rows
+
+    def split(self, node: Node, left: Array) -> Cut:
+        """Send some of a node's rows to the left, given as a boolean for each of them."""
+        rows = self._rows.pop(node)
+        first = self._used[node.tree]
+        self._used[node.tree] += 2
+        cut = Cut(node, Node(node.tree, first), Node(node.tree, first + 1))
+        self._rows[cut.left], self._rows[cut.right] = rows[left], rows[~left]
+        return cut
+
+    def leaves(self) -> dict[Node, Array]:
+        return self._rows
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Sum the rows of ``node``; if ``parent`` is given, also take them off the parent's sums.
+
+    ``shown`` are the nodes whose candidates are wanted: the node, its sibling, or both.
+    """
+
+    node: Node
+    parent: Node | None = None
+    sibling: Node | None = None
+
+
+def plan_sums(partition: Partition, cuts: Sequence[Cut], wanted: frozenset[Node]) -> list[Sum]:
+    """What to sum for the wanted children of these cuts: the smaller child of each, always."""
+    sums = []
+    for cut in cuts:
+        if not {cut.left, cut.right} & wanted:
+            continue
+        left_is_small = len(partition.rows(cut.left)) <= len(partition.rows(cut.right))
+        small, large = (cut.left, cut.right) if left_is_small else (cut.right, cut.left)
+        sums.append(Sum(small, cut.parent, large if large in wanted else None))
+    return sums
+
+
+def pack_sides(sides: Sequence[Array]) -> Array:
+    """Sides of several splits as one bitmap."""
+    flat = np.concatenate([*sides, np.zeros(0, dtype=bool)])
+    return np.packbits(flat)
+
+
+def unpack_sides(bits: Array, lengths: Sequence[int], sender: str) -> list[Array]:
+    """The sides behind :func:`pack_sides`, one for each length."""
+    total = sum(lengths)
+    if len(bits) != (total + 7) // 8:
+        raise ProtocolError(
+            f"Party {sender!r} sent a bitmap of {len(bits)} bytes; expected {(total + 7) // 8}.",
+            sender,
+        )
+    flat = np.unpackbits(bits, count=total).astype(bool)
+    return np.split(flat, np.cumsum(lengths)[:-1]) if len(lengths) else []
