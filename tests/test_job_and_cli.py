@@ -132,14 +132,14 @@ BAD_JOBS = {
     "unknown model": (
         '"linear"',
         '"cubic"',
-        "steps[1].model must be 'linear' or 'logistic'. Got 'cubic'",
+        "'gbdt', 'xgb' or 'lgb'. Got 'cubic'",
     ),
     "text for a number": ("seed = 3", 'seed = "3"', "run.seed must be integer. Got '3' instead"),
     "negative rounds": ('model = "linear"', 'model = "linear"\nmax_rounds = 0', "greater than or"),
     "field of another model": (
         'model = "linear"',
         'model = "linear"\nrefine = 2',
-        "refine and class",
+        "refine belongs to model = 'logistic'",
     ),
     "missing field": ('id = "client"', "", "parties.B.id is missing"),
     "unknown kind": (

@@ -44,8 +44,9 @@ def train(folder, monkeypatch, *more, label="A=churn", model="logistic"):
     return run(monkeypatch, "train", *given, *more)
 
 
-def test_train_then_predict_new_rows(folder, monkeypatch, capsys):
-    assert train(folder, monkeypatch) == 0
+@pytest.mark.parametrize("model", ["logistic", "rf", "gbdt", "xgb", "lgb"])
+def test_train_then_predict_new_rows(model, folder, monkeypatch, capsys):
+    assert train(folder, monkeypatch, model=model) == 0
     assert "auc" in capsys.readouterr().out
     new = parties(folder, "new_a.csv", "new_b.csv")
     assert run(monkeypatch, "predict", folder / "run", *new, "--out", folder / "scored") == 0
@@ -54,6 +55,14 @@ def test_train_then_predict_new_rows(folder, monkeypatch, capsys):
     assert sorted(scored["id"]) == [f"{i:05}" for i in range(210, 300)]
     np.testing.assert_allclose(scored.iloc[:, 2] + scored.iloc[:, 3], 1.0)
     assert not (folder / "scored/parties/B").exists()
+
+
+def test_trees_for_numbers_from_options(folder, monkeypatch):
+    given = ("--task", "regression", "--n-estimators", "3", "--max-depth", "2")
+    assert train(folder, monkeypatch, *given, model="xgb", label="A=debt") == 0
+    written = pd.read_csv(folder / "run/parties/A/predictions-2.csv", dtype={"id": str})
+    assert list(written) == ["id", "predicted debt"]
+    assert written["predicted debt"].nunique() > 2
 
 
 def test_predicting_the_training_rows_repeats_the_run(folder, monkeypatch):
@@ -79,7 +88,7 @@ def test_each_share_holds_only_its_own_columns(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model": "cubic"}, "steps[1].model must be 'linear' or 'logistic'"),
+        ({"model": "cubic"}, "steps[1].model must be 'linear', 'logistic', 'rf'"),
         ({"label": "Q=churn"}, "party 'Q', which has no table"),
         ({"label": "A=gone"}, "'gone'"),
         ({"label": "churn"}, "--label must be NAME=VALUE"),

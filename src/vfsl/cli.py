@@ -140,7 +140,7 @@ def train(
     party: _PARTY,
     id: _ID,
     label: Annotated[str, typer.Option(help="NAME=COLUMN: who holds the label.")],
-    model: Annotated[str, typer.Option(help="linear or logistic.")],
+    model: Annotated[str, typer.Option(help="linear, logistic, rf, gbdt, xgb or lgb.")],
     to: _OUT,
     l2: Annotated[float | None, typer.Option(help="Penalty of squared weights.")] = None,
     refine: Annotated[
@@ -148,7 +148,15 @@ def train(
     ] = None,
     class_weight: Annotated[str | None, typer.Option(help="logistic: balanced.")] = None,
     max_rounds: Annotated[int | None, typer.Option(help="Most rounds.")] = None,
-    solver: Annotated[str | None, typer.Option(help="rounds or one-shot.")] = None,
+    solver: Annotated[str | None, typer.Option(help="linear: rounds or one-shot.")] = None,
+    task: Annotated[str | None, typer.Option(help="trees: classes or regression.")] = None,
+    n_estimators: Annotated[int | None, typer.Option(help="trees: how many.")] = None,
+    max_depth: Annotated[int | None, typer.Option(help="trees: how deep.")] = None,
+    max_leaves: Annotated[int | None, typer.Option(help="lgb: leaves a tree.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="boosted trees.")] = None,
+    keys: Annotated[
+        str | None, typer.Option(help="trees: key-holder, or label-holder for two parties alone.")
+    ] = None,
     protocol: _PROTOCOL = "blind-rsa",
     scheme: _SCHEME = "auto",
     seed: int = 0,
@@ -162,6 +170,12 @@ def train(
         "class_weight": class_weight,
         "max_rounds": max_rounds,
         "solver": solver,
+        "task": task,
+        "n_estimators": n_estimators,
+        "max_depth": max_depth,
+        "max_leaves": max_leaves,
+        "learning_rate": learning_rate,
+        "keys": keys,
     }
     step = {name: value for name, value in given.items() if value is not None}
     with _Bar() as bar:

@@ -14,7 +14,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -26,8 +26,9 @@ from vfsl import store
 from vfsl.align import Limits, Normalise
 from vfsl.data import FILE_ROW, read_ids, read_table, write_table
 from vfsl.errors import ConfigError, InputError
-from vfsl.estimators import LinearRegression, LogisticRegression, load_model, save_model
-from vfsl.estimators.saved import Model
+from vfsl.estimators import LinearRegression, load_model, save_model
+from vfsl.estimators.saved import MODELS, Model
+from vfsl.estimators.trees import TreeModel
 from vfsl.federation import Federation, OnEvent
 from vfsl.record import StepRecord
 from vfsl.values import Array
@@ -69,24 +70,45 @@ class TrainStep(_Strict):
     """Train a federated model and predict the aligned rows."""
 
     do: Literal["train"]
-    model: Literal["linear", "logistic"]
+    model: Literal["linear", "logistic", "rf", "gbdt", "xgb", "lgb"]
     label: tuple[str, str] = Field(strict=False)
     l2: float | None = Field(default=None, ge=0)
     max_rounds: int | None = Field(default=None, ge=1)
     refine: int | None = Field(default=None, ge=0)
     class_weight: Literal["balanced"] | None = None
     solver: Literal["rounds", "one-shot"] | None = None
+    task: Literal["classes", "regression"] | None = None
+    n_estimators: int | None = Field(default=None, ge=1)
+    max_depth: int | None = Field(default=None, ge=0, le=30)
+    max_leaves: int | None = Field(default=None, ge=2)
+    max_bins: int | None = Field(default=None, ge=2, le=255)
+    learning_rate: float | None = Field(default=None, gt=0, le=1)
+    subsample: float | None = Field(default=None, gt=0, le=1)
+    colsample: float | None = Field(default=None, gt=0, le=1)
+    validation: float | None = Field(default=None, ge=0, le=0.9)
+    patience: int | None = Field(default=None, ge=1)
+    categories: Literal["one-vs-rest", "sorted"] | None = None
+    keys: Literal["key-holder", "label-holder"] | None = None
 
     @model_validator(mode="after")
     def _fields_fit_the_model(self) -> TrainStep:
-        if self.model == "linear" and (self.refine is not None or self.class_weight is not None):
-            raise ValueError("refine and class_weight belong to model = 'logistic'")
+        known = _field_names(MODELS[self.model])
+        for name in self._given():
+            if name not in known:
+                owners = [model for model, kind in MODELS.items() if name in _field_names(kind)]
+                raise ValueError(f"{name} belongs to model = {' or '.join(map(repr, owners))}")
         return self
 
     def estimator(self) -> Model:
         """The model with the settings that were given."""
-        given = self.model_dump(exclude={"do", "model", "label"}, exclude_none=True)
-        return LinearRegression(**given) if self.model == "linear" else LogisticRegression(**given)
+        return MODELS[self.model](**self._given())
+
+    def _given(self) -> dict[str, Any]:
+        return self.model_dump(exclude={"do", "model", "label"}, exclude_none=True)
+
+
+def _field_names(kind: type[Any]) -> set[str]:
+    return {field.name for field in fields(kind)}
 
 
 Step = Annotated[AlignStep | TrainStep, Field(discriminator="do")]
@@ -169,7 +191,7 @@ def run_job(job: Job, folder: Path, out: Path, on_event: OnEvent | None = None) 
                     for party in step.parties or list(fed.tables):
                         _write_aligned(fed, party, folder_to_be)
                 else:
-                    _train(fed, step, folder_to_be, number)
+                    _train(fed, step, folder_to_be, checkpoints, number)
             fed.record.save(folder_to_be)
             fed.report(folder_to_be / "report.html")
     except InputError:
@@ -202,7 +224,7 @@ def train_files(
     files, ids, out, protocol
         As in :func:`align_files`.
     step : mapping
-        The fields of a train step: model, label, l2, refine, class_weight, max_rounds, solver.
+        The fields of a train step: model, label and the settings of that model.
     scheme, seed
         As in the run section of a job.
     """
@@ -377,9 +399,14 @@ def _align(fed: Federation, step: AlignStep, checkpoints: store.Checkpoints, num
     checkpoints.save(name, asdict(fed.record.steps[-1]))
 
 
-def _train(fed: Federation, step: TrainStep, out: Path, number: int) -> None:
-    """Train, keep the model and predict the aligned rows."""
-    model = step.estimator().fit(fed, label=step.label)
+def _train(
+    fed: Federation, step: TrainStep, out: Path, checkpoints: store.Checkpoints, number: int
+) -> None:
+    """Train, keep the model and predict the aligned rows; trees go on from the last finished."""
+    model = step.estimator()
+    if isinstance(model, TreeModel):
+        model = replace(model, checkpoints=checkpoints.folder / f"step-{number}-trees")
+    model.fit(fed, label=step.label)
     save_model(model, out, f"model-{number}")
     path = out / "parties" / step.label[0] / f"predictions-{number}.csv"
     _write_predictions(model, fed, path)
@@ -394,7 +421,7 @@ def _write_predictions(model: Model, fed: Federation, path: Path) -> None:
 
 
 def _predictions(model: Model, fed: Federation, column: str) -> dict[str, Array]:
-    if isinstance(model, LinearRegression):
+    if isinstance(model, LinearRegression) or getattr(model, "task", "") == "regression":
         return {f"predicted {column}": model.predict(fed)}
     probabilities = model.predict_proba(fed)
     most = model.classes_[probabilities.argmax(axis=1)]

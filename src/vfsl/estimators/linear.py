@@ -46,6 +46,7 @@ class LinearRegression(LinearModel):
     """
 
     name = "linear"
+    scores_are = "value"
 
     l2: float = 0.0
     max_rounds: int = 100

@@ -34,6 +34,7 @@ class LinearModel(ABC):
     """What both models share: running the roles, encoding columns, keeping shares."""
 
     name: ClassVar[str]
+    scores_are: ClassVar[str]  # "logit" or "value"
     solver: str = "rounds"
 
     def fit(self, fed: Federated, label: tuple[str, str], weights: Array | None = None) -> Self:

@@ -54,6 +54,7 @@ class LogisticRegression(LinearModel):
     """
 
     name = "logistic"
+    scores_are = "logit"
 
     l2: float = 1e-3
     refine: int = 4

@@ -10,14 +10,13 @@ from vfsl import store
 from vfsl.errors import ConfigError, StoreError
 from vfsl.estimators.base import Share
 from vfsl.estimators.linear import LinearRegression
-from vfsl.estimators.linear_model import LinearModel
 from vfsl.estimators.logistic import LogisticRegression
 from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest, TreeModel
 
-Model = LinearModel | TreeModel
+Model = LinearRegression | LogisticRegression | TreeModel
 
 FORMAT = 1
-MODELS: dict[str, type[LinearModel] | type[TreeModel]] = {
+MODELS: dict[str, type[LinearRegression] | type[LogisticRegression] | type[TreeModel]] = {
     "linear": LinearRegression,
     "logistic": LogisticRegression,
     "rf": RandomForest,

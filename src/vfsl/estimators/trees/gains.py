@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,15 +30,14 @@ class Penalty:
     least_weight: float = 1e-3
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(NamedTuple):
     """How many integer steps make 1 in g and in h."""
 
     g: float
     h: float
 
 
-def gains(left: Integers, total: Integers, scale: Scale, penalty: Penalty) -> Floats:
+def gains(left: Integers, total: Integers, steps: Floats, penalty: Penalty) -> Floats:
     """½ (G_L² / (H_L + λ) + G_R² / (H_R + λ) − G² / (H + λ)); −inf where a side is too light.
 
     Parameters
@@ -46,24 +46,19 @@ def gains(left: Integers, total: Integers, scale: Scale, penalty: Penalty) -> Fl
         (g, h) summed over the rows that go left.
     total : integer array of the same shape
         (g, h) summed over all rows of the candidate's node.
+    steps : array of the same shape
+        How many integer steps make 1 in g and in h.
     """
-    right = total - left
-    sides = (*_floats(left, scale), *_floats(right, scale))
-    g_left, h_left, g_right, h_right = sides
-    g_all, h_all = _floats(total, scale)
-    heavy = (h_left >= penalty.least_weight) & (h_right >= penalty.least_weight)
-    heavy &= (h_left + penalty.l2 > 0) & (h_right + penalty.l2 > 0)
+    ours, whole = left / steps, total / steps
+    others = (total - left) / steps
+    weights = np.stack([ours[:, 1], others[:, 1], whole[:, 1]]) + penalty.l2
+    squares = np.stack([ours[:, 0], others[:, 0], whole[:, 0]]) ** 2
+    lightest = np.minimum(ours[:, 1], others[:, 1])
+    heavy = (lightest >= penalty.least_weight) & (lightest + penalty.l2 > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        gain = 0.5 * (
-            g_left**2 / (h_left + penalty.l2)
-            + g_right**2 / (h_right + penalty.l2)
-            - g_all**2 / (h_all + penalty.l2)
-        )
+        parts = squares / weights
+        gain = 0.5 * (parts[0] + parts[1] - parts[2])
     return np.asarray(np.where(heavy, gain, -np.inf))
-
-
-def _floats(sums: Integers, scale: Scale) -> tuple[Floats, Floats]:
-    return sums[:, 0] / scale.g, sums[:, 1] / scale.h
 
 
 def best_of_each(values: Floats, starts: Array) -> tuple[Floats, Array]:

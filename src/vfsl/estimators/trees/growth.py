@@ -143,10 +143,14 @@ class _Growing:
         self.trees = [Tree() for _ in goals]
         self._partition = Partition(rows, len(goals))
         self._depth = {Node(tree, 0): 0 for tree in range(len(goals))}
+        self._totals = {Node(at, 0): goal.values.sum(axis=0) for at, goal in enumerate(goals)}
         self._open: dict[Node, _Best] = {}
         self._sums: dict[Node, Integers] = {}
         self._counts: dict[Node, Integers] = {}
         self._sides: dict[Node, Array] = {}
+        # (g, h) and a one for each row: counts come with the sums.
+        one = np.ones((rows, 1), dtype=np.int64)
+        self._counted = [np.hstack([goal.values, one]) for goal in goals]
 
     def run(self) -> None:
         me = self._me
@@ -196,9 +200,8 @@ class _Growing:
 
     def _add_up(self, one: Sum) -> None:
         rows = self._partition.rows(one.node)
-        values = self._goals[one.node.tree].values
-        self._sums[one.node] = self._me.cells.sums(rows, values)
-        self._counts[one.node] = self._me.cells.counts(rows)
+        three = self._me.cells.sums(rows, self._counted[one.node.tree])
+        self._sums[one.node], self._counts[one.node] = three[:, :, :2], three[:, :, 2]
         if one.parent is not None and one.sibling is not None:
             for kept in (self._sums, self._counts):
                 kept[one.sibling] = kept[one.parent] - kept[one.node]
@@ -257,18 +260,23 @@ class _Growing:
         self, wanted: list[Node], offers: Sequence[Sequence[tuple[Integers, Array]]]
     ) -> None:
         """The best split of each wanted node; between parties the first in order wins a tie."""
+        nodes, parties = len(wanted), len(offers)
+        # Node by node and party by party, so that each pair is one run of candidates.
+        runs = [offers[party][at][0] for at in range(nodes) for party in range(parties)]
+        lengths = np.array([len(run) for run in runs])
+        by_node = lengths.reshape(nodes, parties).sum(axis=1)
+        total = np.repeat([self._totals[node] for node in wanted], by_node, axis=0)
+        steps = np.repeat([self._goals[node.tree].scale for node in wanted], by_node, axis=0)
+        values = gains(np.concatenate(runs), total, steps, self._me.penalty)
+        starts = np.cumsum(lengths) - lengths
+        best, ties = best_of_each(values, starts)
+        first = best.reshape(nodes, parties).argmax(axis=1)
         for at, node in enumerate(wanted):
-            goal = self._goals[node.tree]
-            total = goal.values[self._partition.rows(node)].sum(axis=0)
-            left = np.concatenate([party[at][0] for party in offers])
-            starts = np.cumsum([0, *(len(party[at][0]) for party in offers[:-1])])
-            values = gains(left, np.broadcast_to(total, left.shape), goal.scale, self._me.penalty)
-            best, ties = best_of_each(values, starts)
-            first = int(best.argmax())
-            if best[first] > max(self._me.penalty.least_gain, _TINY):
-                stop = starts[first] + len(offers[first][at][0])
-                tied = np.flatnonzero(ties[starts[first] : stop])
-                self._open[node] = _Best(float(best[first]), first, offers[first][at][1][tied])
+            run = at * parties + int(first[at])
+            if best[run] > max(self._me.penalty.least_gain, _TINY):
+                tied = np.flatnonzero(ties[starts[run] : starts[run] + lengths[run]])
+                handles = offers[first[at]][at][1][tied]
+                self._open[node] = _Best(float(best[run]), int(first[at]), handles)
 
     def _to_split(self) -> list[Node]:
         """All open nodes with a gain, or of each tree the one with the largest."""
@@ -289,10 +297,19 @@ class _Growing:
         cuts = []
         for node in nodes:
             cut = self._partition.split(node, self._sides[node])
+            self._weigh(cut)
             self._depth[cut.left] = self._depth[cut.right] = self._depth[node] + 1
             self._note(cut, self._open[node])
             cuts.append(cut)
         return cuts
+
+    def _weigh(self, cut: Cut) -> None:
+        """The sums of (g, h) over all rows of the two children."""
+        left, right = (self._partition.rows(child) for child in (cut.left, cut.right))
+        small, large = (cut.left, cut.right) if len(left) <= len(right) else (cut.right, cut.left)
+        values = self._goals[cut.parent.tree].values
+        self._totals[small] = values[self._partition.rows(small)].sum(axis=0)
+        self._totals[large] = self._totals[cut.parent] - self._totals[small]
 
     def _whose(self, node: Node) -> int:
         return self._open[node].party
@@ -345,8 +362,7 @@ class _Growing:
         for cut in cuts:
             for child in (cut.left, cut.right):
                 rows = self._partition.rows(child)
-                goal = self._goals[child.tree]
-                weight = goal.values[rows, 1].sum() / goal.scale.h
+                weight = self._totals[child][1] / self._goals[child.tree].scale.h
                 if (
                     child.tree not in full
                     and self._depth[child] < program.max_depth

@@ -72,7 +72,7 @@ class TreeModel(ABC):
     """
 
     name: ClassVar[str]
-    scores_are: ClassVar[str] = "logit"
+    scores_are: ClassVar[str] = "logit"  # or "probability"; of a regression the value itself
 
     n_estimators: int = 50
     max_depth: int = 5
