@@ -135,3 +135,29 @@ def test_ridge_predictions_are_the_pooled_ones(name):
     predicted = pd.Series(model.predict(test))
     difference = np.abs(predicted - peer.predict(matrix_test - centre)).max()
     assert difference / target.std() < 1e-5
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "diabetes",
+        pytest.param("fate-student", marks=pytest.mark.data),
+        pytest.param("fate-dvisits", marks=pytest.mark.data),
+    ],
+)
+def test_ridge_coefficients_are_the_pooled_ones_where_they_are_well_determined(name):
+    frames, label = frames_of(name)
+    training, _ = split(frames, label, 0)
+    matrix, _ = pooled(training)
+    matrix = matrix - matrix.mean(axis=0)
+    gram = matrix.T @ matrix / len(matrix) + 1e-3 * np.eye(matrix.shape[1])
+    assert np.linalg.cond(gram) < 1e3
+    target = target_of(training, label).astype(float)
+    standardised = (target - target.mean()) / target.std()
+    wanted = np.linalg.solve(gram, matrix.T @ standardised / len(matrix))
+    model = vfsl.estimators.LinearRegression(l2=1e-3).fit(training, label=label)
+    found = []
+    for party in training.tables:
+        weights = np.array(model.shares_[party].state["weights"])[:, 0]
+        found.append(weights[:-1] if party == label[0] else weights)  # without the intercept
+    np.testing.assert_allclose(np.concatenate(found), wanted, atol=1e-5)
