@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from vfsl.crypto import scheme
-from vfsl.crypto.bfv import BFVArray, BFVPublicKey
+from vfsl.crypto import Runs, scheme
+from vfsl.crypto.bfv import BFVPublicKey
+from vfsl.crypto.bfv_array import BFVArray
+from vfsl.crypto.bfv_opening import Shelf, Tickets
 from vfsl.crypto.ring import DEGREE, STATISTICAL_BITS, horner, ring_of
 from vfsl.crypto.work import using_workers
 from vfsl.errors import ConfigError, CryptoError, KeyMismatch, ProtocolError
+from vfsl.testing.scheme_case import damages
 from vfsl.testing.schemes import SchemeCase
 from vfsl.values import Ciphertext
 
@@ -204,3 +208,143 @@ def test_bfv_worker_processes_agree(bfv: SchemeCase, monkeypatch: pytest.MonkeyP
             for feature, column in enumerate(groups.T):
                 np.add.at(expected[feature], column[column >= 0], values[column >= 0])
             bfv.same(x.sum_by_many(groups, 4), expected)
+
+
+def histogram(values: Any, codes: Any, n: int) -> Any:
+    sums = np.zeros((codes.shape[1], n), dtype=np.int64)
+    for feature, column in enumerate(codes.T):
+        np.add.at(sums[feature], column, values)
+    return sums
+
+
+class Node:
+    """Rows, their encrypted histogram, and the same in numpy."""
+
+    def __init__(self, case: SchemeCase, rows: int, codes: Any = None, values: Any = None) -> None:
+        self.values = case.values(rows) if values is None else values
+        self.codes = case.rng.integers(0, 8, size=(rows, 6)) if codes is None else codes
+        self.array = case.sent(self.values, "sum_by").sum_by_many(self.codes, 8)
+        self.expected = histogram(self.values, self.codes, 8)
+
+    def part(self, case: SchemeCase, rows: int) -> Node:
+        return Node(case, rows, self.codes[:rows], self.values[:rows])
+
+
+PREFIXES = Runs(np.repeat(np.arange(0, 48, 8), 7), np.arange(48)[np.arange(48) % 8 > 0], [-1] * 42)  # type: ignore[arg-type]
+
+
+def test_sums_combine_whatever_their_rows(bfv: SchemeCase) -> None:
+    whole = Node(bfv, 1500)
+    part = whole.part(bfv, 130)
+    assert len(whole.array._raws) == len(part.array._raws)  # type: ignore[attr-defined]
+    rest = whole.array.without(part.array)
+    bfv.same(rest, whole.expected - part.expected)
+
+
+def test_a_difference_of_opened_sums_needs_no_ciphertext(bfv: SchemeCase) -> None:
+    whole = Node(bfv, 700)
+    part = whole.part(bfv, 300)
+    unopened = whole.array.without(part.array)
+    assert "second" in unopened.masked(PREFIXES)[0].payload
+    for node in (whole, part):
+        request, mask = node.array.masked(PREFIXES)
+        opened = mask.remove(bfv.secret.open(request, (6, 8)))
+        np.testing.assert_array_equal(opened, PREFIXES.of(node.expected.reshape(-1)))
+    rest = whole.array.without(part.array)
+    request, mask = rest.masked(PREFIXES, np.arange(42) % 2 == 0)
+    assert set(request.payload) & {"first", "second"} == set()
+    opened = mask.remove(bfv.secret.open(request, (6, 8)))
+    expected = PREFIXES.of((whole.expected - part.expected).reshape(-1))
+    np.testing.assert_array_equal(opened, expected[::2])
+    for bad in damages(request.payload):
+        with pytest.raises((ProtocolError, KeyMismatch)):
+            mask.remove(bfv.secret.open(Ciphertext(bad), (6, 8)))
+    with pytest.raises(ProtocolError):
+        bfv.secret.open(request, (6, 9))
+    # Other answers about the same bins hide behind other numbers.
+    again, other = rest.masked(PREFIXES)
+    answers = [bfv.secret.open(r, (6, 8)).payload["residues"] for r in (request, again)]
+    assert not set(answers[0].tolist()) & set(answers[1].tolist())
+    np.testing.assert_array_equal(other.remove(bfv.secret.open(again, (6, 8))), expected)
+
+
+def test_what_was_not_opened_here_cannot_be_subtracted(bfv: SchemeCase) -> None:
+    whole = Node(bfv, 100)
+    part = whole.part(bfv, 40)
+    whole.array.masked(PREFIXES)
+    part.array.masked(PREFIXES)
+    request, _ = whole.array.without(part.array).masked(PREFIXES)
+    with pytest.raises(ProtocolError, match="in the order"):
+        bfv.secret.open(request, (6, 8))
+
+
+def test_old_requests_are_forgotten_on_both_sides(
+    bfv: SchemeCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vfsl.crypto.bfv_opening.KEPT_VALUES", 48 * 6)
+    whole = Node(bfv, 100)
+    part = whole.part(bfv, 40)
+    expected = PREFIXES.of((whole.expected - part.expected).reshape(-1))
+    for node in (whole, part):
+        bfv.secret.open(node.array.masked(PREFIXES)[0], (6, 8))
+    for short in (True, True, True, False, False):
+        request, mask = whole.array.without(part.array).masked(PREFIXES)
+        assert ("less" in request.payload) == short
+        np.testing.assert_array_equal(mask.remove(bfv.secret.open(request, (6, 8))), expected)
+
+
+def test_a_shelf_keeps_the_newest_of_each_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vfsl.crypto.bfv_opening.KEPT_VALUES", 5)
+    monkeypatch.setattr("vfsl.crypto.bfv_opening.KEPT_OWNERS", 2)
+    shelf, ours, theirs, more = Shelf(), Tickets(), Tickets(), Tickets()
+    first, second, third = (ours.issue(np.arange(2)) for _ in range(3))
+    other = theirs.issue(np.arange(3))
+    for ticket in (first, second, other, third):
+        shelf.keep(ticket.name, ticket.masks)
+    assert shelf.get(second.name) is second.masks
+    assert shelf.get(other.name) is other.masks
+    with pytest.raises(ProtocolError, match="not opened here"):
+        shelf.get(first.name)
+    assert ours.kept(third)
+    assert not ours.kept(first)
+    assert not ours.kept(other)
+    with pytest.raises(ProtocolError, match="At most 2"):
+        shelf.keep(more.issue(np.arange(1)).name, np.arange(1))
+
+
+def test_the_key_holder_sees_uniform_bins(bfv: SchemeCase) -> None:
+    """Also the bins behind the runs, and also of a difference, which is all it ever opens."""
+    opened = []
+    for rows in (np.zeros(64, dtype=np.int64), np.full(64, 2**50)):
+        node = Node(bfv, 64, values=rows)
+        half = node.part(bfv, 32)
+        for array in (node.array, half.array, node.array.without(half.array)):
+            request, _ = array.masked(PREFIXES)
+            bfv.secret.open(request, (6, 8))
+            opened.append(bfv.secret._shelf.get(request.payload["ticket"]))  # type: ignore[attr-defined]
+    for bins in opened:
+        assert len(np.unique(bins)) == 48
+        # 58 bits: a value below 2^46 comes once in 4,096 draws, if it is uniform.
+        assert np.count_nonzero((bins < 2**46) | (bins > 2**58 - 2**46)) < 6
+    high = np.concatenate(opened) >> np.uint64(54)
+    assert stats.chisquare(np.bincount(high.astype(np.int64), minlength=16)).pvalue > 1e-7
+
+
+def test_a_request_holds_no_other_coefficients(bfv: SchemeCase) -> None:
+    """Of the first half only what is wanted leaves; decrypting gives noise elsewhere."""
+    node = Node(bfv, 500)
+    array: Any = node.array
+    payload = array.masked()[0].payload
+    ring = array.key.ring
+    assert payload["first"].shape == (ring.low, 48)
+    assert payload["second"].shape == (2, ring.low, DEGREE)
+    raw = np.zeros((2, ring.low, DEGREE), dtype=np.uint64)
+    raw[1] = payload["second"][0]
+    inside = ring.coefficients(bfv.secret._decryptor.decrypt(ring.object(raw)))  # type: ignore[attr-defined]
+    small = np.count_nonzero((inside < 2**40) | (inside > ring.t - 2**40))
+    assert small <= 20
+
+
+def test_rows_cannot_be_taken_out_of_a_ciphertext(bfv: SchemeCase) -> None:
+    with pytest.raises(CryptoError, match="encrypt the rows again"):
+        bfv.public.encrypt([1, 2, 3]).take([0])

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from vfsl.crypto import KeyHolder
+from vfsl.crypto import KeyHolder, Runs
 from vfsl.errors import KeyMismatch, QueryRefused
 from vfsl.testing.schemes import SchemeCase
 
@@ -75,3 +75,22 @@ def test_answers_are_still_masked(plain: SchemeCase) -> None:
     request, _ = plain.sent(np.zeros(200, dtype=np.int64)).masked()
     answer = holder.open("a", request).payload["values"]
     assert len(np.unique(answer)) == 200
+
+
+def test_runs_are_opened_by_the_shape_of_their_bins(case: SchemeCase) -> None:
+    holder = KeyHolder(case.secret, {"node 1": (2, 4), "node 2": (2, 3)})
+    values, codes = case.values(20), case.rng.integers(0, 4, size=(20, 2))
+    sums = case.sent(values, "sum_by").sum_by_many(codes, 4)
+    runs = Runs(np.array([0, 4, 4]), np.array([2, 7, 5]), np.array([3, -1, 7]))
+    request, mask = sums.masked(runs, np.array([True, False, True]))
+    opened = mask.remove(holder.open("node 1", request))
+    first, second = codes.T
+    expected = [values[first != 2].sum(), values[(second == 0) | (second == 3)].sum()]
+    assert opened.tolist() == expected
+    with pytest.raises(QueryRefused, match="already"):
+        holder.open("node 1", request)
+    wide = case.sent(case.values(100), "sum_by").sum_by(np.arange(100), 100)
+    starts = np.arange(100).repeat(4)
+    many = Runs(starts, starts, starts)
+    with pytest.raises(QueryRefused, match="shape"):
+        holder.open("node 2", wide.masked(many)[0], (100,))

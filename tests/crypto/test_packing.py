@@ -96,5 +96,6 @@ def test_layout_follows_the_work() -> None:
     assert cheapest(10_000, 1, 20, 8192) == (1, 4)
     ka, kb = cheapest(10_000, 20, 20, 8192)
     assert ka * kb >= 8
-    assert rows_layout((100_000,), "sum_by", 8192).kb >= 4
+    # Trees subtract sums over few rows from sums over many.
+    assert rows_layout((100_000,), "sum_by", 8192) == rows_layout((3,), "sum_by", 8192)
     assert rows_layout((5, 5, 5), "inner", 8192).kb == 1

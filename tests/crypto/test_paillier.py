@@ -10,15 +10,15 @@ import gmpy2
 import numpy as np
 import pytest
 
-from vfsl.crypto import scheme
+from vfsl.crypto import Runs, scheme
 from vfsl.crypto.obfuscators import as_obfuscator
 from vfsl.crypto.paillier import (
     PaillierArray,
     PaillierPublicKey,
     check_modulus,
-    decrypt_with,
     encrypt_with,
 )
+from vfsl.crypto.paillier_opening import decrypt_with
 from vfsl.crypto.slots import SLOT_CAPACITY
 from vfsl.crypto.work import using_workers
 from vfsl.errors import BoundExceeded, ConfigError, CryptoError, KeyMismatch, ProtocolError
@@ -132,3 +132,21 @@ def test_worker_processes_agree(paillier: SchemeCase, monkeypatch: pytest.Monkey
             for feature, column in enumerate(groups.T):
                 np.add.at(expected[feature], column[column >= 0], values[column >= 0])
             paillier.same(x.sum_by_many(groups, 4), expected)
+
+
+def test_runs_and_rows_of_packed_sums(paillier: SchemeCase) -> None:
+    values = paillier.values(6, 3)
+    packed = paillier.public.encrypt(values, use="sum_by")
+    paillier.same(packed.take([5, 0]), values[[5, 0]])
+    with pytest.raises(CryptoError, match="fold"):
+        packed.sum_by([0, 0, 1, 1, 2, 2], 3).masked(Runs(*np.array([[0], [2], [-1]])))
+    products = paillier.public.encrypt(values, use="inner").inner(np.ones((6, 2), dtype=np.int64))
+    with pytest.raises(CryptoError, match="before summing"):
+        products.take([0])
+
+
+def test_only_what_is_shown_is_packed_and_sent(paillier: SchemeCase) -> None:
+    sums = paillier.public.encrypt(paillier.values(80)).sum_by(np.arange(80), 80)
+    runs = Runs(np.zeros(80, dtype=np.int64), np.arange(80), np.full(80, -1))
+    assert len(sums.masked(runs)[0].payload["numbers"]) == 3
+    assert len(sums.masked(runs, np.arange(80) < 30)[0].payload["numbers"]) == 1

@@ -13,12 +13,19 @@ from hypothesis.extra import numpy as hnp
 
 from vfsl.crypto import scheme
 from vfsl.crypto.plain import Plain, PlainArray, PlainMask
+from vfsl.errors import BoundExceeded
+from vfsl.testing.scheme_openings import (
+    check_masks_uniform,
+    check_run_bounds,
+    check_runs,
+    check_runs_hide,
+    check_take,
+)
 from vfsl.testing.schemes import (
     SCHEME_CHECKS,
     SchemeCase,
     check_altered,
     check_bounds,
-    check_masks_uniform,
     check_rerandomised,
     check_scheme,
     check_sum_by,
@@ -68,13 +75,29 @@ def test_contract_sees_that_ciphertexts_repeat() -> None:
             ),
             check_masks_uniform,
         ),
+        (
+            "_masked_runs",
+            lambda self, runs, shown, bound: self._hidden(
+                runs.of(self._values.reshape(-1)), (len(runs),), bound
+            ),
+            check_runs_hide,
+        ),
+        (
+            "_masked_runs",
+            lambda self, runs, shown, bound: self._hidden(
+                np.sort(runs.of(self._values.reshape(-1))[shown]), (len(shown),), bound
+            ),
+            check_runs,
+        ),
+        ("_grouped_by", lambda self, codes, sums: sums, check_run_bounds),
+        ("_take", lambda self, rows: self._make(self._values[rows[::-1]], self.bound), check_take),
     ],
 )
 def test_contract_sees_a_broken_scheme(
     method: str, broken: Any, check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PlainArray, method, broken)
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, BoundExceeded)):
         check(SchemeCase(Plain()))
 
 

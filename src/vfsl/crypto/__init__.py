@@ -7,7 +7,9 @@ from importlib import import_module
 from typing import Any
 
 from vfsl.crypto.keyholder import KeyHolder
-from vfsl.crypto.scheme import EncryptedArray, Mask, PublicKey, Scheme, SecretKey
+from vfsl.crypto.opening import Mask, SecretKey
+from vfsl.crypto.runs import Runs
+from vfsl.crypto.scheme import EncryptedArray, PublicKey, Scheme
 from vfsl.errors import ConfigError
 
 # Import paths, so that a scheme's library is loaded only when it is used.
@@ -22,6 +24,8 @@ SCHEME_FOR = {
     "linear": "bfv",
     "association": "bfv",
     "trees": "bfv",
+    # Whoever opens a bfv array sees which bins make up a candidate; the label holder must not.
+    "trees without a key holder": "paillier",
     # Several feature holders need an element-wise product, which bfv does not have here.
     "linear of many": "paillier",
 }
@@ -64,6 +68,7 @@ __all__ = [
     "KeyHolder",
     "Mask",
     "PublicKey",
+    "Runs",
     "Scheme",
     "SecretKey",
     "scheme",

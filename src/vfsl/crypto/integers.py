@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from typing import Any
 
@@ -137,6 +138,12 @@ def random_words(count: int, bits: int) -> Array:
     """``count`` uniform integers below 2**bits (at most 64) from the operating system."""
     words = np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
     return words >> np.uint64(64 - bits)
+
+
+def expanded_words(seed: bytes, count: int, bits: int) -> Array:
+    """The same as :func:`random_words` for everybody who holds ``seed``, by SHAKE-256."""
+    stream = hashlib.shake_256(b"vfsl.crypto words" + seed).digest(8 * count)
+    return np.frombuffer(stream, dtype="<u8").astype(np.uint64) >> np.uint64(64 - bits)
 
 
 def random_below(limit: int) -> int:

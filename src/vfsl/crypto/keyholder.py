@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
-from vfsl.crypto.scheme import SecretKey
+from vfsl.crypto.opening import SecretKey
 from vfsl.errors import ProtocolError, QueryRefused, VfslError
 from vfsl.values import Ciphertext, Masked
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from vfsl.crypto import scheme
-from vfsl.crypto.scheme import EncryptedArray, PublicKey, Scheme, SecretKey
+from vfsl.crypto.opening import SecretKey
+from vfsl.crypto.scheme import EncryptedArray, PublicKey, Scheme
 from vfsl.crypto.slots import fold
 from vfsl.crypto.work import using_workers
 from vfsl.values import Array

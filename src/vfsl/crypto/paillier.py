@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from vfsl.crypto import wire
 from vfsl.crypto.integers import from_matrix, random_below, to_matrix
 from vfsl.crypto.obfuscators import Obfuscator, Obfuscators
+from vfsl.crypto.paillier_opening import PaillierMask, PaillierSecretKey
 from vfsl.crypto.residues import (
     Residue,
     dot_powers,
@@ -25,11 +26,13 @@ from vfsl.crypto.residues import (
     inverses,
     joint_width,
     product,
+    run_products,
     signed_power,
     window_width,
 )
-from vfsl.crypto.scheme import RESULT, EncryptedArray, Mask, PublicKey, Scheme, SecretKey
-from vfsl.crypto.slots import SLOT_BITS, SLOT_CAPACITY, Slots, cut
+from vfsl.crypto.runs import Runs
+from vfsl.crypto.scheme import RESULT, EncryptedArray, PublicKey, Scheme
+from vfsl.crypto.slots import SLOT_BITS, SLOT_CAPACITY, Slots
 from vfsl.crypto.work import pieces, shared
 from vfsl.errors import ConfigError, CryptoError, KeyMismatch, ProtocolError
 from vfsl.values import Array
@@ -38,7 +41,6 @@ from vfsl.values import Array
 MODULUS_BITS = {128: 3072, 112: 2048}
 # Rough costs on a current core, to decide about worker processes only.
 SECONDS_A_PRODUCT = {3072: 12e-6, 2048: 6e-6}
-SECONDS_A_DECRYPTION = {3072: 9.5e-3, 2048: 3.5e-3}
 # Enough slots for everything that the plain scheme can hold.
 PACKED_BOUND = 2**61 - 1
 
@@ -126,6 +128,28 @@ class PaillierPublicKey(PublicKey):
         count = int(np.prod(slots.numbers_shape(shape), dtype=np.int64))
         numbers = self.read_numbers(payload, count)
         return PaillierArray(self, shape, use, bound, numbers, slots, fresh=False)
+
+    def _load_mask(
+        self, payload: dict[str, Any], shape: tuple[int, ...], bound: int, shown: Array
+    ) -> PaillierMask:
+        slots = Slots(wire.field(payload, "slots", int), wire.field(payload, "axis", int))
+        together = wire.field(payload, "together", int)
+        packable = slots.count == 1 or len(shape) > 1
+        fits = slots.count * together <= self.slots and min(slots.count, together) >= 1
+        if not (packable and fits and slots.axis in (0, -1)):
+            raise ProtocolError(f"A mask of shape {shape} was expected. Got {slots} instead.")
+        if slots.count * together > 1 and bound > SLOT_CAPACITY:
+            raise ProtocolError("A packed paillier mask must state a bound of at most 63 bits.")
+        matrix = wire.array_field(payload, "numbers", np.uint8, 2)
+        count = -(-int(np.prod(slots.numbers_shape(shape), dtype=np.int64)) // together)
+        if matrix.shape != (count, (self.bits + 7) // 8) or shown.size != shown.max(initial=-1) + 1:
+            raise ProtocolError(
+                f"A mask of {count} residues was expected. Got {matrix.shape} bytes instead."
+            )
+        masks = from_matrix(matrix)
+        if any(mask >= self.n for mask in masks):
+            raise ProtocolError("A paillier mask lies outside its range.")
+        return PaillierMask(self, shape, bound, masks, slots, together)
 
     def read_numbers(self, payload: dict[str, Any], count: int) -> list[Residue]:
         """The ciphertexts of a message: ``count`` units modulo n²."""
@@ -272,16 +296,45 @@ class PaillierArray(EncryptedArray):
         use = "any" if self.use == "any" else RESULT
         return PaillierArray(self.key, shape, use, bound, numbers, slots, fresh=False)
 
+    def _take(self, rows: Array) -> Self:
+        outer = self._slots.numbers_shape(self.shape)
+        if outer[0] != self.shape[0]:
+            raise CryptoError(
+                "The rows of these sums share their ciphertexts; take rows before summing."
+            )
+        width = len(self._numbers) // outer[0]
+        numbers = [
+            number for row in rows.tolist() for number in self._numbers[row * width :][:width]
+        ]
+        shape = (len(rows), *self.shape[1:])
+        # Not fresh: the same rows may have left already.
+        return type(self)(self.key, shape, self.use, self.bound, numbers, self._slots, fresh=False)
+
     def _masked(self) -> tuple[dict[str, Any], PaillierMask]:
+        return self._hidden(self._numbers, self._slots, self.shape, self.bound)
+
+    def _masked_runs(
+        self, runs: Runs, shown: Array, bound: int
+    ) -> tuple[dict[str, Any], PaillierMask]:
+        if self._slots.count > 1:
+            raise CryptoError(
+                "Runs need sums of one column; fold the columns of a row into one integer first."
+            )
+        places = zip(runs.start[shown], runs.stop[shown], runs.extra[shown], strict=True)
+        numbers = run_products(self._numbers, list(places), self.key.square)
+        return self._hidden(numbers, self._slots, (len(shown),), bound)
+
+    def _hidden(
+        self, numbers: list[Residue], slots: Slots, shape: tuple[int, ...], bound: int
+    ) -> tuple[dict[str, Any], PaillierMask]:
+        """Numbers packed as tightly as their bound allows, each whole behind a uniform mask."""
         key, square = self.key, self.key.square
-        together = 1
-        if self.bound <= SLOT_CAPACITY:
-            together = key.slots // self._slots.count
-        shift = gmpy2.mpz(1) << (SLOT_BITS * self._slots.count)
+        together = key.slots // slots.count if bound <= SLOT_CAPACITY else 1
+        shift = gmpy2.mpz(1) << (SLOT_BITS * slots.count)
         wholes = []
-        for start in range(0, len(self._numbers), together):
+        for start in range(0, len(numbers), together):
             whole = gmpy2.mpz(1)
-            for number in reversed(self._numbers[start : start + together]):
+            for number in reversed(numbers[start : start + together]):
                 whole = gmpy2.powmod(whole, shift, square) * number % square
             wholes.append(whole)
         masks = [random_below(int(key.n)) for _ in wholes]
@@ -290,7 +343,7 @@ class PaillierArray(EncryptedArray):
             whole * encrypt_with(mask, obfuscator, square) % square
             for whole, mask, obfuscator in zip(wholes, masks, randoms, strict=True)
         ]
-        mask = PaillierMask(key, self.shape, self.bound, masks, self._slots, together)
+        mask = PaillierMask(key, shape, bound, masks, slots, together)
         return {"numbers": to_matrix(hidden, key.width)}, mask
 
     def _rerandomised(self) -> dict[str, Any]:
@@ -307,79 +360,6 @@ class PaillierArray(EncryptedArray):
         }
 
 
-class PaillierMask(Mask):
-    """One uniform residue mod n for every number of the request."""
-
-    key: PaillierPublicKey
-
-    def __init__(
-        self,
-        key: PaillierPublicKey,
-        shape: tuple[int, ...],
-        bound: int,
-        masks: list[int],
-        slots: Slots,
-        together: int,
-    ) -> None:
-        super().__init__(key, shape, bound)
-        self._masks = masks
-        self._slots = slots
-        self._together = together
-
-    def _remove(self, payload: dict[str, Any]) -> Array:
-        key, n = self.key, int(self.key.n)
-        matrix = wire.array_field(payload, "residues", np.uint8, 2)
-        expected = (len(self._masks), (key.bits + 7) // 8)
-        if matrix.shape != expected:
-            raise ProtocolError(
-                f"An answer of {expected} bytes was expected. Got {matrix.shape} instead."
-            )
-        numbers = [
-            key.centred((residue - mask) % n)
-            for residue, mask in zip(from_matrix(matrix), self._masks, strict=True)
-        ]
-        slots = self._slots
-        if slots.count * self._together == 1:
-            return slots.unpack(numbers, self.shape)
-        digits = cut(numbers, slots.count * self._together).reshape(-1, slots.count)
-        count = int(np.prod(slots.numbers_shape(self.shape), dtype=np.int64))
-        return slots.from_digits(digits[:count], self.shape)
-
-
-class PaillierSecretKey(SecretKey):
-    """The primes; decrypts modulo p² and q² apart, four times faster than modulo n²."""
-
-    public: PaillierPublicKey
-
-    def __init__(self, public: PaillierPublicKey, p: int, q: int) -> None:
-        super().__init__(public)
-        self._primes = (gmpy2.mpz(p), gmpy2.mpz(q))
-
-    def _decrypt(self, array: EncryptedArray) -> Array:
-        if not isinstance(array, PaillierArray):
-            raise CryptoError("A paillier key decrypts paillier arrays only.")
-        residues = self._residues(array._numbers)
-        numbers = [self.public.centred(residue) for residue in residues]
-        return array._slots.unpack(numbers, array.shape)
-
-    def _open(self, payload: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
-        size = int(np.prod(shape, dtype=np.int64))
-        count = len(wire.array_field(payload, "numbers", np.uint8, 2))
-        # Packing makes requests smaller than their shape, never larger.
-        if not 1 <= count <= size:
-            raise ProtocolError(
-                f"A masked request of shape {shape} was expected. Got {count} numbers instead."
-            )
-        residues = self._residues(self.public.read_numbers(payload, count))
-        return {"residues": to_matrix(residues, (self.public.bits + 7) // 8)}
-
-    def _residues(self, numbers: list[Residue]) -> list[int]:
-        seconds = len(numbers) * SECONDS_A_DECRYPTION.get(self.public.bits, 9.5e-3)
-        # The primes go to worker processes of this machine and party, nowhere else.
-        tasks = [(*self._primes, numbers[piece]) for piece in pieces(len(numbers), seconds)]
-        return [residue for part in shared(decrypt_with, tasks, seconds) for residue in part]
-
-
 def encrypt_with(message: int, obfuscator: Obfuscator, square: Residue) -> Residue:
     """(1 + n)^message · r^n mod n² with given randomness.
 
@@ -387,25 +367,6 @@ def encrypt_with(message: int, obfuscator: Obfuscator, square: Residue) -> Resid
     """
     power, lifted = obfuscator
     return (power + message * lifted) % square
-
-
-def decrypt_with(task: tuple[Residue, Residue, list[Residue]]) -> list[int]:
-    """Residues mod n = p·q behind ciphertexts.
-
-    Ciphertexts arrive re-randomised, which blinds the exponentiation: its timing belongs to a
-    number that nobody chose.
-    """
-    p, q, numbers = task
-    p_square, q_square = p * p, q * q
-    # L((1 + n)^(p−1) mod p²) = (p − 1)·q = −q mod p, and likewise for q.
-    p_factor, q_factor = gmpy2.invert(-q, p), gmpy2.invert(-p, q)
-    p_inverse = gmpy2.invert(p, q)
-    residues = []
-    for number in numbers:
-        in_p = (gmpy2.powmod(number, p - 1, p_square) - 1) // p * p_factor % p
-        in_q = (gmpy2.powmod(number, q - 1, q_square) - 1) // q * q_factor % q
-        residues.append(int(in_p + p * ((in_q - in_p) * p_inverse % q)))
-    return residues
 
 
 def check_modulus(n: int, bits: int) -> None:

@@ -12,7 +12,9 @@ import numpy as np
 
 from vfsl.crypto import wire
 from vfsl.crypto.integers import FLOAT_EXACT, exact_dot, random_words
-from vfsl.crypto.scheme import RESULT, EncryptedArray, Mask, PublicKey, Scheme, SecretKey
+from vfsl.crypto.opening import Mask, SecretKey
+from vfsl.crypto.runs import RUNS_A_VALUE, Runs
+from vfsl.crypto.scheme import RESULT, EncryptedArray, PublicKey, Scheme
 from vfsl.errors import CryptoError, ProtocolError
 from vfsl.values import Array
 
@@ -69,6 +71,17 @@ class PlainPublicKey(PublicKey):
         if int(values.max()) > bound or int(values.min()) < -bound:
             raise ProtocolError("A ciphertext holds values past its stated bound.")
         return PlainArray(self, values.reshape(shape), use, bound)
+
+    def _load_mask(
+        self, payload: dict[str, Any], shape: tuple[int, ...], bound: int, shown: Array
+    ) -> PlainMask:
+        numbers = wire.array_field(payload, "numbers", np.uint64, 1)
+        if numbers.size != shown.max(initial=-1) + 1 or (numbers > SPACE).any():
+            raise ProtocolError(
+                f"A mask of shape {shape} was expected. Got {numbers.size} numbers instead, or "
+                "some out of range."
+            )
+        return PlainMask(self, shape, bound, numbers)
 
 
 class PlainArray(EncryptedArray):
@@ -127,10 +140,23 @@ class PlainArray(EncryptedArray):
             np.add.at(flat, codes, self._values.reshape(len(codes), -1))
         return flat[1:].reshape(n, *self.shape[1:])
 
+    def _take(self, rows: Array) -> Self:
+        return self._make(self._values[rows], self.bound)
+
     def _masked(self) -> tuple[dict[str, Any], PlainMask]:
-        mask = random_words(self.size, SPACE_BITS)
-        hidden = (self._values.reshape(-1).astype(np.uint64) + mask) & SPACE
-        return {"values": hidden}, PlainMask(self.key, self.shape, self.bound, mask)
+        return self._hidden(self._values.reshape(-1), self.shape, self.bound)
+
+    def _masked_runs(
+        self, runs: Runs, shown: Array, bound: int
+    ) -> tuple[dict[str, Any], PlainMask]:
+        return self._hidden(runs.of(self._values.reshape(-1))[shown], (len(shown),), bound)
+
+    def _hidden(
+        self, values: Array, shape: tuple[int, ...], bound: int
+    ) -> tuple[dict[str, Any], PlainMask]:
+        mask = random_words(values.size, SPACE_BITS)
+        hidden = (values.astype(np.uint64) + mask) & SPACE
+        return {"values": hidden}, PlainMask(self.key, shape, bound, mask)
 
     def _rerandomised(self) -> dict[str, Any]:
         return {"values": self._values.reshape(-1)}
@@ -151,6 +177,9 @@ class PlainMask(Mask):
             )
         return centred((values - self._mask) & SPACE).reshape(self.shape)
 
+    def _fields(self) -> dict[str, Any]:
+        return {"numbers": self._mask}
+
 
 class PlainSecretKey(SecretKey):
     """Opens what was never closed."""
@@ -161,15 +190,24 @@ class PlainSecretKey(SecretKey):
         return array._values
 
     def _open(self, payload: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
-        values = wire.array_field(payload, "values", np.uint64, 1)
         size = int(np.prod(shape, dtype=np.int64))
-        if values.size != size:
+        return {"values": self._opened(payload, shape, size, size)}
+
+    def _open_runs(self, payload: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
+        most = RUNS_A_VALUE * int(np.prod(shape, dtype=np.int64))
+        return {"values": self._opened(payload, shape, 0, most)}
+
+    def _opened(
+        self, payload: dict[str, Any], shape: tuple[int, ...], least: int, most: int
+    ) -> Array:
+        values = wire.array_field(payload, "values", np.uint64, 1)
+        if not least <= values.size <= most:
             raise ProtocolError(
                 f"A masked request of shape {shape} was expected. Got {values.size} values instead."
             )
         if values.size and values.max() > SPACE:
             raise ProtocolError("A masked request holds values outside the plaintext space.")
-        return {"values": values}
+        return values
 
 
 def centred(values: Array) -> Array:

@@ -84,6 +84,28 @@ def product(values: Sequence[Residue], modulus: Residue) -> Residue:
     return result
 
 
+def run_products(
+    values: Sequence[Residue], runs: list[tuple[int, int, int]], modulus: Residue
+) -> list[Residue]:
+    """For each (start, stop, extra): Π values[start:stop], times values[extra] unless it is −1.
+
+    A run is a quotient of two running products, so all runs cost one inversion and a few
+    products each, however long they are.
+    """
+    running = [gmpy2.mpz(1)]
+    for value in values[: max((stop for _, stop, _ in runs), default=0)]:
+        running.append(running[-1] * value % modulus)
+    starts = sorted({start for start, stop, _ in runs if 0 < start < stop})
+    back = dict(zip(starts, inverses([running[start] for start in starts], modulus), strict=True))
+    results = []
+    for start, stop, extra in runs:
+        result = gmpy2.mpz(1)
+        if start < stop:
+            result = running[stop] * back[start] % modulus if start else running[stop]
+        results.append(result * values[extra] % modulus if extra >= 0 else result)
+    return results
+
+
 def signed_power(base: Residue, exponent: int, modulus: Residue) -> Residue:
     """base ** exponent, also for negative exponents."""
     if exponent < 0:

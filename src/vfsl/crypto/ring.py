@@ -254,23 +254,29 @@ class Ring:
             raw = self.raw(self.evaluator.multiply_plain(self.object(raw), constant))
         return raw if factor > 0 else self.subtract(np.zeros_like(raw), raw)
 
-    def flood(self, raw: Array) -> Array:
-        """Add uniform noise from ±2**flood_bits to the first half, at the top level."""
-        words = -(-(self.flood_bits + 1) // WORD)
-        noise = np.frombuffer(secrets.token_bytes(4 * words * DEGREE), dtype=np.uint32)
-        digits = (noise & np.uint32((1 << WORD) - 1)).astype(np.uint64).reshape(words, DEGREE)
+    def flood(self, raw: Array, where: Array | slice = slice(None)) -> Array:
+        """Add uniform noise from ±2**flood_bits to the first half, at the top level.
+
+        ``where`` are the exponents that will leave; drowning the others would be wasted.
+        """
+        part = raw[0][:, where]
+        words, count = -(-(self.flood_bits + 1) // WORD), part.shape[1]
+        noise = np.frombuffer(secrets.token_bytes(4 * words * count), dtype=np.uint32)
+        digits = (noise & np.uint32((1 << WORD) - 1)).astype(np.uint64).reshape(words, count)
         digits[0] >>= np.uint64(words * WORD - self.flood_bits - 1)
         middle = np.array(
             [[(1 << self.flood_bits) % prime] for prime in self.primes], dtype=np.uint64
         )
         reduced = np.stack([horner(digits, prime) for prime in self.primes])
         flooded = raw.copy()
-        flooded[0] = self.subtract(self.add(raw[0], reduced), np.broadcast_to(middle, raw[0].shape))
+        flooded[0][:, where] = self.subtract(
+            self.add(part, reduced), np.broadcast_to(middle, part.shape)
+        )
         return flooded
 
-    def cover(self, zero: Array, residues: Array) -> Array:
-        """A flooded encryption of ``residues``, made from an encryption of zero."""
-        return self.flood(self.add_plain(zero, residues))
+    def cover(self, zero: Array, residues: Array, where: Array | slice = slice(None)) -> Array:
+        """An encryption of ``residues``, flooded at some exponents, from an encryption of zero."""
+        return self.flood(self.add_plain(zero, residues), where)
 
     def products(self, raws: Array, blocks: int, plains: Plains, groups: slice) -> list[Array]:
         """Σ over blocks of encrypted × plain, for each encrypted and each plain group.

@@ -10,19 +10,20 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from vfsl.crypto import wire
 from vfsl.crypto.integers import (
-    INT64_MAX,
     as_integers,
     largest,
     largest_column_sum,
     largest_group,
     negated,
 )
+from vfsl.crypto.opening import Mask, SecretKey, shown_field
+from vfsl.crypto.runs import Groups, Runs, shown_positions
 from vfsl.errors import (
     BoundExceeded,
     ConfigError,
@@ -115,13 +116,15 @@ class PublicKey(ABC):
         use = wire.field(payload, "use", str)
         if use not in (*get_args(Use), RESULT):
             raise ProtocolError(f"A ciphertext of a known use was expected. Got {use!r} instead.")
-        bound = int.from_bytes(wire.field(payload, "bound", bytes), "big")
-        if bound > self.capacity:
-            raise ProtocolError(
-                "A ciphertext must state a bound within its key's capacity. Got "
-                f"{bound.bit_length()} bits instead."
-            )
-        return self._load(payload, shape, use, bound)
+        return self._load(payload, shape, use, wire.bound_field(payload, self.capacity))
+
+    def load_mask(self, message: Masked) -> Mask:
+        """Read a mask that a peer handed on by ``Mask.to_wire``, validating everything."""
+        payload = wire.content(message, Masked, "A mask")
+        wire.check_header(payload, self.scheme, self.fingerprint, "mask")
+        shape = wire.shape_field(payload, least=0)
+        bound = wire.bound_field(payload, self.capacity)
+        return self._load_mask(payload, shape, bound, shown_field(payload, shape))
 
     def prepare(self, count: int) -> None:  # noqa: B027 - nothing to prepare is a fine default
         """Precompute randomness for ``count`` further numbers, where that saves time later."""
@@ -138,12 +141,19 @@ class PublicKey(ABC):
         self, payload: dict[str, Any], shape: tuple[int, ...], use: str, bound: int
     ) -> EncryptedArray: ...
 
+    @abstractmethod
+    def _load_mask(
+        self, payload: dict[str, Any], shape: tuple[int, ...], bound: int, shown: Array
+    ) -> Mask: ...
+
 
 class EncryptedArray(ABC):
     """Encrypted integers in an array shape, with a bound on their absolute values."""
 
     # Without it numpy would take `plain + encrypted` apart into an array of objects.
     __array_ufunc__ = None
+    # Of group sums: how large a sum over several groups can be. It does not cross the wire.
+    groups: Groups | None = None
 
     def __init__(self, key: PublicKey, shape: tuple[int, ...], use: str, bound: int) -> None:
         self.key = key
@@ -165,7 +175,8 @@ class EncryptedArray(ABC):
 
     def __add__(self, other: Any) -> Self:
         if isinstance(other, EncryptedArray):
-            return self._add(self._peer(other), self._next(self.bound + other.bound, "+"))
+            bound = self._next(self.bound + other.bound, "+")
+            return self._joined(self._add(self._peer(other), bound), other)
         values = self._plain(other, "+")
         return self._add_plain(values, self._next(self.bound + largest(values), "+"))
 
@@ -174,7 +185,8 @@ class EncryptedArray(ABC):
 
     def __sub__(self, other: Any) -> Self:
         if isinstance(other, EncryptedArray):
-            return self._subtract(self._peer(other), self._next(self.bound + other.bound, "-"))
+            bound = self._next(self.bound + other.bound, "-")
+            return self._joined(self._subtract(self._peer(other), bound), other)
         values = self._plain(other, "-")
         bound = self._next(self.bound + largest(values), "-")
         return self._add_plain(negated(values), bound)
@@ -183,14 +195,14 @@ class EncryptedArray(ABC):
         return self.__neg__().__add__(other)
 
     def __neg__(self) -> Self:
-        return self._scale(-1, self.bound)
+        return self._scaled(-1, self.bound)
 
     def __mul__(self, other: Any) -> Self:
         """Multiply by a plain integer, or element by element by a plain integer array."""
         values = as_integers(other, "The factor of an encrypted array")
         bound = self._next(self.bound * largest(values), "*")
         if values.ndim == 0:
-            return self._scale(int(values), bound)
+            return self._scaled(int(values), bound)
         if self.use != "any":
             raise CryptoError(
                 f"Element-wise products need an array encrypted with use='any'. "
@@ -205,9 +217,35 @@ class EncryptedArray(ABC):
         """Take off the sums over some of this array's rows; what is left are the other rows' sums.
 
         Sibling subtraction in trees: both arrays are sums over rows of the same bound, and
-        ``part``'s rows are among this array's, so the bound does not grow as with ``-``.
+        ``part``'s rows are among this array's, so the bound does not grow as with ``-``. If runs
+        of both were asked for already, a scheme may let the key holder subtract what it opened;
+        so requests must reach it in the order in which they were made.
         """
-        return self._subtract(self._peer(part), self.bound)
+        rest = self._without(self._peer(part))
+        rest.groups = self.groups
+        return rest
+
+    def take(self, rows: Any) -> Self:
+        """Some rows along the first axis, by position; a row may be taken more than once.
+
+        Parameters
+        ----------
+        rows : integer array of shape (m,)
+            Positions from 0.
+
+        Returns
+        -------
+        EncryptedArray
+            Of shape (m, …), with the same use and bound.
+        """
+        at = as_integers(rows, "The rows parameter of take")
+        length = self.shape[0] if self.shape else 0
+        if at.ndim != 1 or at.size == 0 or int(at.min()) < 0 or int(at.max()) >= length:
+            raise InputError(
+                f"The rows parameter of take must be positions from 0 to {length - 1}. "
+                f"Got an array of shape {at.shape} or positions outside instead."
+            )
+        return self._take(at)
 
     def inner(self, columns: Any) -> EncryptedArray:
         """Inner products with plain columns.
@@ -246,8 +284,8 @@ class EncryptedArray(ABC):
         EncryptedArray
             Of shape (n,) if this array is (rows,); of shape (n, k) if it is (rows, k).
         """
-        codes, bound = self._groups(groups, n, axes=1)
-        return self._sum_by(codes, n, bound)
+        codes, bound = self._codes(groups, n, axes=1)
+        return self._grouped_by(codes, self._sum_by(codes, n, bound))
 
     def sum_by_many(self, groups: Any, n: int) -> EncryptedArray:
         """:meth:`sum_by` for several groupings of the same rows at once.
@@ -262,17 +300,39 @@ class EncryptedArray(ABC):
         EncryptedArray
             Of shape (f, n) or (f, n, k).
         """
-        codes, bound = self._groups(groups, n, axes=2)
-        return self._sum_by_many(codes, n, bound)
+        codes, bound = self._codes(groups, n, axes=2)
+        return self._grouped_by(codes, self._sum_by_many(codes, n, bound))
 
-    def masked(self) -> tuple[Ciphertext, Mask]:
+    def masked(self, runs: Runs | None = None, shown: Any = None) -> tuple[Ciphertext, Mask]:
         """A request to the key holder, hidden by a uniform mask, and the mask to take off.
 
         The mask covers the whole plaintext space, so the key holder learns the number of
         values and nothing else; no bound goes along.
+
+        Parameters
+        ----------
+        runs : Runs, optional
+            Open these sums over the flattened array, in their order, instead of its values.
+        shown : array of bool, one a run, optional
+            The sums that the mask uncovers; default all. The key holder does not learn which;
+            under bfv it learns all runs (not their values), under other schemes only how many are
+            shown. Whoever gets mask and answer learns nothing about the others.
+
+        Returns
+        -------
+        request : Ciphertext
+        mask : Mask
         """
-        payload, mask = self._masked()
-        return Ciphertext(self._header("masked") | payload), mask
+        if runs is None:
+            if shown is not None:
+                raise InputError("The shown parameter of masked needs runs. Got none instead.")
+            payload, mask = self._masked()
+            return Ciphertext(self._header("masked") | payload), mask
+        runs.check(self.size)
+        positions = shown_positions(shown, len(runs))
+        bound = self._next(runs.bound(self.bound, self.groups), "A run")
+        payload, mask = self._masked_runs(runs, positions, bound)
+        return Ciphertext(self._header("masked runs") | payload), mask
 
     def to_wire(self, *, bound: int | None = None) -> Ciphertext:
         """The array as it may leave this party: re-randomised, with a coarse bound.
@@ -283,15 +343,14 @@ class EncryptedArray(ABC):
             The bound to state; at least the true one. Default: the true one rounded up to a
             power of two less one, since a tight bound tells about private columns.
         """
-        coarse = min((1 << self.bound.bit_length()) - 1, self.capacity)
-        stated = coarse if bound is None else bound
+        stated = wire.coarse(self.bound, self.capacity) if bound is None else bound
         if stated < self.bound:
             raise BoundExceeded("The bound parameter of to_wire must not be below the true bound.")
         check_bound(stated, self.capacity, "to_wire")
         header = self._header("array") | {
             "use": self.use,
             "shape": np.array(self.shape, dtype=np.int64),
-            "bound": stated.to_bytes((stated.bit_length() + 7) // 8, "big"),
+            "bound": wire.as_bound(stated),
         }
         return Ciphertext(header | self._rerandomised())
 
@@ -322,10 +381,41 @@ class EncryptedArray(ABC):
     def _sum_by_many(self, groups: Array, n: int, bound: int) -> EncryptedArray: ...
 
     @abstractmethod
+    def _take(self, rows: Array) -> Self: ...
+
+    @abstractmethod
     def _masked(self) -> tuple[dict[str, Any], Mask]: ...
 
     @abstractmethod
+    def _masked_runs(self, runs: Runs, shown: Array, bound: int) -> tuple[dict[str, Any], Mask]: ...
+
+    @abstractmethod
     def _rerandomised(self) -> dict[str, Any]: ...
+
+    def _without(self, part: Self) -> Self:
+        return self._subtract(part, self.bound)
+
+    def _joined(self, result: Self, other: EncryptedArray) -> Self:
+        """A sum or difference with what is known about its groups."""
+        result.groups = self.groups.joined(other.groups) if self.groups else None
+        return result
+
+    def _scaled(self, factor: int, bound: int) -> Self:
+        result = self._scale(factor, bound)
+        result.groups = self.groups.scaled(factor) if self.groups else None
+        return result
+
+    def _grouped_by(self, codes: Array, sums: EncryptedArray) -> EncryptedArray:
+        """Group sums with the bound of all groups of a grouping together.
+
+        It is the row bound times the most rows that count in a grouping. Where rows have several
+        columns, a run may pass over all of them, so each counts.
+        """
+        groupings = 1 if codes.ndim == 1 else codes.shape[1]
+        columns = self.size // self.shape[0]
+        counted = int(np.count_nonzero(codes >= 0, axis=0).max())
+        sums.groups = Groups(sums.size // groupings, self.bound * counted * columns)
+        return sums
 
     def _header(self, form: str) -> dict[str, Any]:
         return {"scheme": self.key.scheme, "key": self.key.fingerprint, "form": form}
@@ -368,7 +458,7 @@ class EncryptedArray(ABC):
             )
         return self.shape[0]
 
-    def _groups(self, groups: Any, n: int, axes: int) -> tuple[Array, int]:
+    def _codes(self, groups: Any, n: int, axes: int) -> tuple[Array, int]:
         codes = as_integers(groups, "The groups parameter of sum_by")
         rows = self._rows("sum_by")
         if codes.ndim != axes or codes.shape[0] != rows or codes.size == 0:
@@ -385,67 +475,6 @@ class EncryptedArray(ABC):
         return codes, self._next(self.bound * largest_group(codes, n), "sum_by")
 
 
-class Mask(ABC):
-    """What ``masked()`` added; only this party holds it, and it takes it off the answer."""
-
-    def __init__(self, key: PublicKey, shape: tuple[int, ...], bound: int) -> None:
-        self.key = key
-        self.shape = shape
-        self.bound = bound
-
-    def __reduce__(self) -> NoReturn:
-        raise CryptoError("A mask cannot be copied or stored; mask again instead.")
-
-    def remove(self, answer: Masked) -> Array:
-        """The integers behind the key holder's answer, in the shape of the masked array."""
-        payload = wire.content(answer, Masked, "The answer to a masked request")
-        wire.check_header(payload, self.key.scheme, self.key.fingerprint, "answer")
-        return fitted(self._remove(payload), self.bound)
-
-    @abstractmethod
-    def _remove(self, payload: dict[str, Any]) -> Array: ...
-
-
-class SecretKey(ABC):
-    """Decrypts. It is never written to the wire, to a checkpoint or into a message."""
-
-    def __init__(self, public: PublicKey) -> None:
-        self.public = public
-
-    def __reduce__(self) -> NoReturn:
-        raise CryptoError("A secret key cannot be copied or stored; generate a new one.")
-
-    def __repr__(self) -> str:
-        return f"<secret {self.public.scheme} key {self.public.fingerprint[:12]}>"
-
-    def decrypt(self, array: EncryptedArray) -> Array:
-        """Signed integers: int64 if the array's bound fits, else Python ints."""
-        if array.key.fingerprint != self.public.fingerprint:
-            raise KeyMismatch("This array was encrypted under another key.")
-        return fitted(self._decrypt(array), array.bound)
-
-    def open(self, ciphertext: Ciphertext, shape: tuple[int, ...]) -> Masked:
-        """Answer a request made by ``EncryptedArray.masked``: decrypted, still masked.
-
-        Parameters
-        ----------
-        ciphertext : Ciphertext
-        shape : tuple of int
-            The shape that the job declares; the sender has no say in how much is decrypted.
-        """
-        payload = wire.content(ciphertext, Ciphertext, "A masked request")
-        public = self.public
-        wire.check_header(payload, public.scheme, public.fingerprint, "masked")
-        answer = {"scheme": public.scheme, "key": public.fingerprint, "form": "answer"}
-        return Masked(answer | self._open(payload, tuple(shape)))
-
-    @abstractmethod
-    def _decrypt(self, array: EncryptedArray) -> Array: ...
-
-    @abstractmethod
-    def _open(self, payload: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]: ...
-
-
 def check_bound(bound: int, capacity: int, operation: str) -> None:
     """Refuse an operation whose result could pass the capacity."""
     if bound > capacity:
@@ -453,10 +482,3 @@ def check_bound(bound: int, capacity: int, operation: str) -> None:
             f"{operation} could reach {bound.bit_length()} bits, but this key holds "
             f"{capacity.bit_length()} bits; use fewer fixed-point bits or fewer rows."
         )
-
-
-def fitted(values: Array, bound: int) -> Array:
-    """Decrypted values in their public type; past their own bound they are not ours."""
-    if largest(values) > bound:
-        raise CryptoError("The ciphertext could not be decrypted.")
-    return values.astype(np.int64 if bound <= INT64_MAX else object)

@@ -61,17 +61,38 @@ def array_field(payload: dict[str, Any], name: str, dtype: type[Any], axes: int)
     return value
 
 
-def shape_field(payload: dict[str, Any]) -> tuple[int, ...]:
+def shape_field(payload: dict[str, Any], *, least: int = 1) -> tuple[int, ...]:
     """The shape of an encrypted array; absurd ones are refused before memory is taken."""
     shape = tuple(int(length) for length in array_field(payload, "shape", np.int64, 1))
     size = 1
     for length in shape:
         size *= max(length, 0)
-    if len(shape) > MAX_AXES or min(shape, default=1) < 1 or size > MAX_VALUES:
+    if len(shape) > MAX_AXES or min(shape, default=1) < least or size > MAX_VALUES:
         raise ProtocolError(
-            f"A ciphertext must state a shape of positive lengths. Got {shape} instead."
+            f"A crypto message must state a shape of lengths from {least}. Got {shape} instead."
         )
     return shape
+
+
+def bound_field(payload: dict[str, Any], capacity: int) -> int:
+    """A stated bound on absolute values, within what the key holds."""
+    bound = int.from_bytes(field(payload, "bound", bytes), "big")
+    if bound > capacity:
+        raise ProtocolError(
+            "A crypto message must state a bound within its key's capacity. Got "
+            f"{bound.bit_length()} bits instead."
+        )
+    return bound
+
+
+def as_bound(bound: int) -> bytes:
+    """What :func:`bound_field` reads."""
+    return bound.to_bytes((bound.bit_length() + 7) // 8, "big")
+
+
+def coarse(bound: int, capacity: int) -> int:
+    """A bound that may leave: up to a power of two less one, since a tight one tells too much."""
+    return min((1 << bound.bit_length()) - 1, capacity)
 
 
 def check_header(payload: dict[str, Any], scheme: str, key: str, form: str) -> None:
