@@ -29,6 +29,7 @@ _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _F64 = struct.Struct("<d")
 _ALIGNMENT = 8
+_LARGE = 1 << 12
 
 # The position is the code on the wire: append, never reorder.
 _DTYPES = [
@@ -79,7 +80,9 @@ class _Writer:
     """Collects the parts of a body; large buffers are copied once, by the final join."""
 
     def __init__(self, max_bytes: int) -> None:
-        self.parts: list[bytes | memoryview] = []
+        # Messages consist of many small values, which go straight into one buffer.
+        self._small = bytearray()
+        self.parts: list[bytes | bytearray | memoryview] = [self._small]
         self.size = 0
         self._max_bytes = max_bytes
 
@@ -89,20 +92,30 @@ class _Writer:
             raise UnsupportedValue(
                 f"The message has more than {self._max_bytes} bytes; send it in several parts."
             )
-        self.parts.append(part)
+        if len(part) < _LARGE:
+            self._small += part
+        else:
+            self._small = bytearray()
+            self.parts += [part, self._small]
 
     def text(self, text: str) -> None:
         try:
             data = text.encode()
         except UnicodeEncodeError:
             raise UnsupportedValue("A text with lone surrogates may not cross a channel.") from None
-        self.add(_U32.pack(len(data)))
-        self.add(data)
+        self.add(_U32.pack(len(data)) + data)
 
     def value(self, value: Wire, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise UnsupportedValue(f"The message nests deeper than {MAX_DEPTH} levels.")
         match value:
+            case str():
+                self.add(b"s")
+                self.text(value)
+            case np.ndarray():
+                self._array(value)
+            case dict():
+                self._mapping(value, depth)
             case None:
                 self.add(b"N")
             case bool() | np.bool_():
@@ -111,20 +124,13 @@ class _Writer:
                 self._integer(int(value))
             case float() | np.floating():
                 self.add(b"d" + _F64.pack(float(value)))
-            case str():
-                self.add(b"s")
-                self.text(value)
             case bytes():
                 self.add(b"b" + _U64.pack(len(value)))
                 self.add(value)
-            case np.ndarray():
-                self._array(value)
             case list() | tuple():
                 self.add(b"l" + _U32.pack(len(value)))
                 for item in value:
                     self.value(item, depth + 1)
-            case dict():
-                self._mapping(value, depth)
             case Protected() if type(value) in _PROTECTED_CODES:
                 self.add(b"p" + bytes([_PROTECTED_CODES[type(value)]]))
                 self.value(value.payload, depth + 1)
@@ -141,8 +147,7 @@ class _Writer:
                 f"An integer of {len(data)} bytes may not cross a channel; the limit is "
                 f"{MAX_INTEGER_BYTES}."
             )
-        self.add(b"i" + _U32.pack(len(data)))
-        self.add(data)
+        self.add(b"i" + _U32.pack(len(data)) + data)
 
     def _mapping(self, value: dict[Any, Any], depth: int) -> None:
         self.add(b"m" + _U32.pack(len(value)))
@@ -163,8 +168,8 @@ class _Writer:
                 "or floats of up to 64 bits."
             )
         data = np.ascontiguousarray(array, dtype=dtype)
-        self.add(b"a" + bytes([_DTYPE_CODES[dtype], array.ndim]))
-        self.add(b"".join(_U64.pack(length) for length in array.shape))
+        lengths = struct.pack(f"<{array.ndim}Q", *array.shape)
+        self.add(b"a" + bytes([_DTYPE_CODES[dtype], array.ndim]) + lengths)
         self.add(bytes(-self.size % _ALIGNMENT))
         self.add(data.reshape(-1).view(np.uint8).data if data.size else b"")
 
@@ -206,6 +211,12 @@ class _Reader:
             raise WireError(f"The message nests deeper than {MAX_DEPTH} levels.")
         tag = bytes(self.take(1))
         match tag:
+            case b"s":
+                return self.text()
+            case b"a":
+                return self._array()
+            case b"m":
+                return self._mapping(depth)
             case b"N":
                 return None
             case b"T":
@@ -216,16 +227,10 @@ class _Reader:
                 return self._integer()
             case b"d":
                 return _F64.unpack(self.take(8))[0]
-            case b"s":
-                return self.text()
             case b"b":
                 return bytes(self.take(_U64.unpack(self.take(8))[0]))
-            case b"a":
-                return self._array()
             case b"l":
                 return [self.value(depth + 1) for _ in range(self._count())]
-            case b"m":
-                return self._mapping(depth)
             case b"p":
                 code = self.take(1)[0]
                 if code >= len(PROTECTED):

@@ -87,8 +87,12 @@ def negated(values: Array) -> Array:
 
 def largest_group(codes: Array, n: int) -> int:
     """The most rows that any group of any grouping has; row −1 counts nowhere."""
-    columns = codes.reshape(codes.shape[0], -1)
-    return max(int(np.bincount(column[column >= 0], minlength=n).max()) for column in columns.T)
+    # One pass over all groupings; row −1 falls into an extra group in front of each.
+    places = codes.reshape(codes.shape[0], -1) + 1
+    groupings = places.shape[1]
+    places += np.arange(groupings) * (n + 1)
+    counts = np.bincount(places.ravel(), minlength=groupings * (n + 1))
+    return int(counts.reshape(groupings, n + 1)[:, 1:].max())
 
 
 def exact_dot(left: Array, right: Array, bound: int) -> Array:

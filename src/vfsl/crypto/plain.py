@@ -9,9 +9,10 @@ import secrets
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 
 from vfsl.crypto import wire
-from vfsl.crypto.integers import FLOAT_EXACT, exact_dot, random_words
+from vfsl.crypto.integers import exact_dot, random_words
 from vfsl.crypto.opening import Mask, SecretKey
 from vfsl.crypto.runs import RUNS_A_VALUE, Runs
 from vfsl.crypto.scheme import RESULT, EncryptedArray, PublicKey, Scheme
@@ -122,23 +123,23 @@ class PlainArray(EncryptedArray):
         return self._sums(dots if self._values.ndim == 2 else dots[0], bound)
 
     def _sum_by(self, groups: Array, n: int, bound: int) -> PlainArray:
-        return self._sums(self._grouped(groups, n, bound), bound)
+        return self._sums(self._grouped(groups[:, None], n)[0], bound)
 
     def _sum_by_many(self, groups: Array, n: int, bound: int) -> PlainArray:
-        sums = np.stack([self._grouped(column, n, bound) for column in groups.T])
-        return self._sums(sums, bound)
+        return self._sums(self._grouped(groups, n), bound)
 
-    def _grouped(self, groups: Array, n: int, bound: int) -> Array:
-        # Row −1 falls into an extra group in front, which is dropped.
-        codes = groups + 1
-        if bound < FLOAT_EXACT:
-            columns = self._values.reshape(len(codes), -1).astype(np.float64)
-            sums = [np.bincount(codes, weights=column, minlength=n + 1) for column in columns.T]
-            flat = np.stack(sums, axis=-1).astype(np.int64)
-        else:
-            flat = np.zeros((n + 1, self.size // len(codes)), dtype=np.int64)
-            np.add.at(flat, codes, self._values.reshape(len(codes), -1))
-        return flat[1:].reshape(n, *self.shape[1:])
+    def _grouped(self, groups: Array, n: int) -> Array:
+        """Sums for all groupings (rows, f) in one compiled pass over integers, (f, n, ...)."""
+        rows, groupings = groups.shape
+        # Row −1 falls into an extra group in front of each grouping, which is dropped.
+        places = groups + (np.arange(groupings) * (n + 1) + 1)
+        # A matrix with a one for each row and grouping: a column a row, a row a group.
+        starts = np.arange(0, rows * groupings + 1, groupings)
+        ones = np.ones(rows * groupings, dtype=np.int64)
+        shape = (groupings * (n + 1), rows)
+        belongs = sparse.csc_array((ones, places.ravel(), starts), shape=shape)
+        sums = np.asarray(belongs @ self._values.reshape(rows, -1))
+        return sums.reshape(groupings, n + 1, *self.shape[1:])[:, 1:]
 
     def _take(self, rows: Array) -> Self:
         return self._make(self._values[rows], self.bound)

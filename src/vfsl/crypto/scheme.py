@@ -413,7 +413,8 @@ class EncryptedArray(ABC):
         """
         groupings = 1 if codes.ndim == 1 else codes.shape[1]
         columns = self.size // self.shape[0]
-        counted = int(np.count_nonzero(codes >= 0, axis=0).max())
+        everyone = codes.min() >= 0
+        counted = len(codes) if everyone else int(np.count_nonzero(codes >= 0, axis=0).max())
         sums.groups = Groups(sums.size // groupings, self.bound * counted * columns)
         return sums
 
