@@ -21,7 +21,15 @@ from vfsl.benchmark.table import cell
 from vfsl.data import make_parties, write_table
 from vfsl.errors import ConfigError, InputError, VfslError
 from vfsl.federation import Event, Federation
-from vfsl.job import align_files, load_job, predict_files, run_job, train_files, unfinished
+from vfsl.job import (
+    align_files,
+    load_job,
+    predict_files,
+    pu_files,
+    run_job,
+    train_files,
+    unfinished,
+)
 from vfsl.record import FILE_NAME, RunRecord
 from vfsl.report import readable_bytes, summarise, write_page
 
@@ -189,6 +197,62 @@ def train(
             seed=seed,
             on_event=bar.event,
         )
+    _print_summary(fed, to)
+
+
+@app.command()
+def pu(
+    party: _PARTY,
+    id: _ID,
+    positives: Annotated[str, typer.Option(help="The party whose ids are known positives.")],
+    label_holder: Annotated[str, typer.Option(help="The party that receives marks and scores.")],
+    to: _OUT,
+    base: Annotated[str, typer.Option(help="lr, rf, gbdt, xgb or lgb.")] = "lr",
+    rounds: Annotated[int | None, typer.Option(help="Bags an iteration.")] = None,
+    outer: Annotated[int | None, typer.Option(help="Iterations.")] = None,
+    promote: Annotated[
+        float | None, typer.Option(help="Share of unlabelled rows promoted an iteration.")
+    ] = None,
+    preset: Annotated[str, typer.Option(help="default, or seed: the paper's loop.")] = "default",
+    row_lists: Annotated[
+        str | None, typer.Option(help="hidden, or seed: feature holders learn who is positive.")
+    ] = None,
+    consent: Annotated[
+        list[str] | None,
+        typer.Option(help="A party that agrees to deliver the result to the positive holder."),
+    ] = None,
+    protocol: _PROTOCOL = "blind-rsa",
+    scheme: _SCHEME = "auto",
+    seed: int = 0,
+) -> None:
+    """Find reliable positives where only positives and unlabelled rows are known."""
+    files = {name: Path(path) for name, path in _pairs("--party", party).items()}
+    given = {
+        "positives": positives,
+        "label_holder": label_holder,
+        "base": base,
+        "rounds": rounds,
+        "outer": outer,
+        "promote": promote,
+        "preset": preset,
+        "row_lists": row_lists,
+        "consent": consent or [],
+        "protocol": protocol,
+    }
+    step = {name: value for name, value in given.items() if value is not None}
+    try:
+        with _Bar() as bar:
+            fed = pu_files(
+                files,
+                _id_columns(id, list(files)),
+                step,
+                to,
+                scheme=scheme,
+                seed=seed,
+                on_event=bar.event,
+            )
+    except KeyboardInterrupt:
+        _interrupted(unfinished(to))
     _print_summary(fed, to)
 
 

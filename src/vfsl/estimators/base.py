@@ -65,6 +65,17 @@ class Share:
     # are not saved with the model.
     scores: Array | None = field(default=None, repr=False, compare=False)
 
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values, without the scores of training rows."""
+        return {
+            "party": self.party,
+            "model": self.model,
+            "state": dict(self.state),
+            "rounds": list(self.rounds),
+            "stop_reason": self.stop_reason,
+            "notes": list(self.notes),
+        }
+
 
 class StepReport(Protocol):
     """What a federation keeps of a finished step."""

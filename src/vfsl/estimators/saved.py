@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,7 @@ def save_model(model: Model, folder: str | Path, name: str = "model") -> None:
     if not hasattr(model, "shares_"):
         raise ConfigError(f"{type(model).__name__} is not fitted yet: call fit first.")
     folder = Path(folder)
-    for party, share in model.shares_.items():
-        store.write_json(folder / "parties" / party / f"{name}-share.json", _stored(share))
+    save_shares(model.shares_, folder, name)
     public = {
         "format": FORMAT,
         "model": model.name,
@@ -49,6 +49,12 @@ def save_model(model: Model, folder: str | Path, name: str = "model") -> None:
         "settings": _settings(model),
     }
     store.write_json(folder / f"{name}.json", public)
+
+
+def save_shares(shares: Mapping[str, Share], folder: Path, name: str) -> None:
+    """Write each party's share into its own folder."""
+    for party, share in shares.items():
+        store.write_json(folder / "parties" / party / f"{name}-share.json", share.to_dict())
 
 
 def load_model(folder: str | Path, name: str = "model") -> Model:
@@ -91,10 +97,3 @@ def _settings(model: Model) -> dict[str, Any]:
     settings = asdict(model)
     settings.pop("checkpoints", None)
     return settings
-
-
-def _stored(share: Share) -> dict[str, Any]:
-    """A share without the scores of training rows, which only serve while a run lasts."""
-    content = {f.name: getattr(share, f.name) for f in fields(share)}
-    del content["scores"]
-    return content

@@ -157,7 +157,7 @@ def quantile_edges(values: Array, most: int) -> list[float]:
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) < 2:
         return []
-    middles = distinct[:-1] + (distinct[1:] - distinct[:-1]) / 2
+    middles = distinct[:-1] / 2 + distinct[1:] / 2  # a difference might not fit a double
     if len(distinct) <= most:
         return _strict(distinct, middles, np.arange(len(distinct) - 1))
     frequent = counts >= counts.sum() / most

@@ -1,0 +1,140 @@
+"""Bags of PU bagging as row weights: who trains each model, and whose score counts for a row.
+
+Pure functions. For a bag t (seed 004, 3-2 and 3-3): N = |P| draws with replacement from the
+unlabelled rows U, O = U − N. A model that trains on P ∪ N is a column of row weights: 1 for a
+positive, k for a row drawn k times, 0 for all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vfsl.estimators.descent import Floats, Integers
+
+Booleans = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Models that are trained together.
+
+    Attributes
+    ----------
+    weights : array (rows, models)
+        The training weight of each row in each model.
+    voters : array (rows, models)
+        Whose scores make up the one value of a row: for an unlabelled row the bags that it is out
+        of; for a known positive the model that it was held out of; nobody's for a promoted row.
+    held_out : array (rows, models)
+        The model that a known positive or unlabelled row was held out of.
+    bags : int
+        How many of the models, the first ones, are bags; they make up the result.
+    """
+
+    weights: Floats
+    voters: Booleans
+    held_out: Booleans
+    bags: int
+
+
+def draw_negatives(pool: Booleans, size: int, bags: int, rng: np.random.Generator) -> Integers:
+    """How often each row was drawn into each bag: ``size`` draws with replacement from the pool."""
+    rows = np.flatnonzero(pool)
+    drawn = rng.integers(0, len(rows), (bags, size))
+    counts = np.zeros((len(pool), bags), dtype=np.int64)
+    for bag, places in enumerate(drawn):
+        counts[rows, bag] = np.bincount(places, minlength=len(rows))
+    return counts
+
+
+def bag_weights(positive: Booleans, draws: Integers) -> Floats:
+    """Training weights of the bags, (rows, bags): P ∪ N, a row drawn k times counts k times."""
+    return (positive[:, None] + draws).astype(np.float64)
+
+
+def out_of_bag(unlabelled: Booleans, draws: Integers) -> Booleans:
+    """Which bags score a row: those that it is out of; all of them if it is in every bag."""
+    free = unlabelled[:, None] & (draws == 0)
+    never = unlabelled & ~free.any(axis=1)
+    return np.asarray(free | never[:, None])
+
+
+def deal_folds(rows: Booleans, folds: int, rng: np.random.Generator) -> Integers:
+    """A fold for each of the rows, evenly and at random; −1 for the others."""
+    places = np.full(len(rows), -1, dtype=np.int64)
+    chosen = rng.permutation(np.flatnonzero(rows))
+    places[chosen] = np.arange(len(chosen)) % folds
+    return places
+
+
+def fold_weights(positive: Booleans, unlabelled: Booleans, folds: Integers, fold: int) -> Floats:
+    """Weights of a model of all positives against all of U without one fold; both weigh the same.
+
+    A positive counts 1, as in the bags; an unlabelled row what makes both sides equal.
+    """
+    here = folds != fold
+    p, u = positive & here, unlabelled & here
+    return np.asarray(p + u * (p.sum() / max(int(u.sum()), 1)), dtype=np.float64)
+
+
+def make_batch(
+    known: Booleans,
+    promoted: Booleans,
+    pool: Booleans,
+    *,
+    bags: int,
+    folds: int,
+    rng: np.random.Generator,
+    preliminary: bool = False,
+) -> Batch:
+    """The models of one iteration.
+
+    Parameters
+    ----------
+    known, promoted : arrays (rows,)
+        Positives by mark, and rows that joined them; all others are unlabelled.
+    pool : array (rows,)
+        Unlabelled rows to draw pseudo-negatives from: all, or the reliable negatives.
+    bags, folds : int
+        Models that vote, and models that hold out a part of the known positives in turn.
+    preliminary : bool
+        One more model of all positives against all of the pool; it votes for the rows outside.
+    """
+    positive, unlabelled = known | promoted, ~(known | promoted)
+    draws = draw_negatives(pool, int(positive.sum()), bags, rng)
+    places = np.where(known, deal_folds(known, folds, rng), deal_folds(unlabelled, folds, rng))
+    weights = [bag_weights(positive, draws)]
+    votes = [out_of_bag(unlabelled, draws)]
+    if preliminary:
+        nobody = np.full(len(known), -1)
+        weights.append(fold_weights(positive, pool, nobody, 0)[:, None])
+        votes.append((unlabelled & ~pool)[:, None])
+    of_fold = places[:, None] == np.arange(folds)
+    checks = [fold_weights(positive, unlabelled, places, fold) for fold in range(folds)]
+    weights.append(np.stack(checks, axis=1))
+    votes.append(of_fold & known[:, None])
+    others = np.zeros((len(known), bags + preliminary), dtype=bool)
+    return Batch(np.hstack(weights), np.hstack(votes), np.hstack([others, of_fold]), bags)
+
+
+def mean_votes(scores: Floats, voters: Booleans) -> Floats:
+    """The mean of each row's voters; NaN for a row without one."""
+    return mean_of_sums((scores * voters).sum(axis=1), voters)
+
+
+def mean_of_sums(sums: Floats, voters: Booleans) -> Floats:
+    """Sums over each row's voters as means; NaN for a row without one."""
+    counts = voters.sum(axis=1)
+    means = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    return np.asarray(means)
+
+
+def on_scale_of(values: Floats, from_scale: Floats, to_scale: Floats) -> Floats:
+    """Values of one scoring brought to the scale of another that scored the same rows.
+
+    The k-th smallest of ``from_scale`` becomes the k-th smallest of ``to_scale``.
+    """
+    return np.asarray(np.interp(values, np.sort(from_scale), np.sort(to_scale)))

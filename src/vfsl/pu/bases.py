@@ -1,0 +1,240 @@
+"""Base estimators of VFPU: their names, what their scores are, and how scores become votes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from vfsl.channel import Channel
+from vfsl.crypto import SCHEME_FOR, scheme
+from vfsl.data import Kind
+from vfsl.errors import ConfigError
+from vfsl.estimators.base import Part, Roles, Share
+from vfsl.estimators.descent import Floats, Width
+from vfsl.estimators.least_squares import Program
+from vfsl.estimators.linear_model import LinearModel
+from vfsl.estimators.logistic import LogisticRegression
+from vfsl.pu.bags import Booleans, mean_votes
+from vfsl.pu.calibration import logit, sigmoid
+from vfsl.values import Array
+
+# Import paths, so that trees load only when they are used.
+BASES = {
+    "lr": "vfsl.pu.bases:BagLogistic",
+    "rf": "vfsl.estimators.trees:RandomForest",
+    "gbdt": "vfsl.estimators.trees:GBDT",
+    "xgb": "vfsl.estimators.trees:XGB",
+    "lgb": "vfsl.estimators.trees:LGB",
+}
+
+
+class Base(Protocol):
+    """What VFPU asks of an estimator: two methods, and what its scores are.
+
+    One that has ``training_scores(share)`` gives the label holder the score of every training row,
+    (rows, models), without a message; of another the label holder learns sums over bags only.
+    """
+
+    name: ClassVar[str]
+    scores_are: ClassVar[str]
+
+    def train(
+        self,
+        channel: Channel,
+        part: Part | None,
+        *,
+        role: Roles,
+        rng: np.random.Generator | None = None,
+    ) -> Share | None: ...
+
+    def score(
+        self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
+    ) -> Array | None: ...
+
+
+@dataclass
+class BagLogistic(LogisticRegression):
+    """Logistic regression for bags: no score is shown in training, and rows may weigh a lot.
+
+    In a bag few rows count: a positive weighs as much as all rows over those of the bag. The number
+    of rounds is fixed, so that it says nothing about the rows that count. Few rows also let a
+    single extreme cell decide, so numbers are cut ``cut`` standard deviations from their mean.
+    """
+
+    l2: float = 0.01
+    refine: int = 0
+    max_rounds: int = 10
+    tolerance: float = 0.0
+    cut: float = 3.0
+    scores_are: ClassVar[str] = "logit"
+
+    def train(
+        self,
+        channel: Channel,
+        part: Part | None,
+        *,
+        role: Roles,
+        rng: np.random.Generator | None = None,
+    ) -> Share | None:
+        limits = {} if part is None else column_limits(part, self.cut)
+        cut = None if part is None else cut_part(part, limits)
+        share = super().train(channel, cut, role=role, rng=rng)
+        return None if share is None else replace(share, state={**share.state, "limits": limits})
+
+    def score(
+        self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
+    ) -> Array | None:
+        if part is not None and share is not None:
+            part = cut_part(part, share.state["limits"])
+        return super().score(channel, part, share, role=role)
+
+    def _program(self, weighted: bool = False) -> Program:
+        program = super()._program(weighted)
+        fields = {name: getattr(program, name) for name in Program.__dataclass_fields__}
+        return _HeavyRows(**fields)
+
+
+def column_limits(part: Part, cut: float) -> dict[str, list[float]]:
+    """Where each numeric column is cut, by the party's own rows of the part."""
+    table, limits = part.table, {}
+    for name in table.features:
+        if table.kinds[name] is Kind.NUMERIC:
+            values = table.column(name).iloc[part.rows].to_numpy(dtype=np.float64, na_value=np.nan)
+            if not np.isnan(values).all():
+                centre, reach = np.nanmean(values), cut * np.nanstd(values)
+                limits[name] = [float(centre - reach), float(centre + reach)]
+    return limits
+
+
+def cut_part(part: Part, limits: Mapping[str, Sequence[float]]) -> Part:
+    """The part with numbers beyond the limits set to them."""
+    frame = part.table.frame
+    changed = {
+        name: frame[name].astype(np.float64).clip(low, high) for name, (low, high) in limits.items()
+    }
+    return replace(part, table=replace(part.table, frame=frame.assign(**changed)))
+
+
+@dataclass(frozen=True)
+class _HeavyRows(Program):
+    """A training whose fixed-point widths give precision away for larger row weights."""
+
+    def width(self, rows: int, stage: int, roles: Roles) -> Width:
+        usual = super().width(rows, stage, roles)
+        shares = 3 if usual.row_weights else 2
+        less = _MORE_BITS // shares
+        return replace(
+            usual,
+            columns=usual.columns - less,
+            scores=usual.scores - less,
+            row_weights=usual.row_weights - less if usual.row_weights else 0,
+            row_weight_range=usual.row_weight_range + _MORE_BITS,
+        )
+
+
+# Row weights up to 2^12 times the average, instead of 2^6; divisible by two and by three.
+_MORE_BITS = 6
+
+
+def make_base(base: str | Base) -> Base:
+    """The base of that name, or the given one if its scores are usable."""
+    if isinstance(base, str):
+        if base not in BASES:
+            near = difflib.get_close_matches(base, BASES, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise ConfigError(
+                f"The base parameter of VFPU must be one of {', '.join(BASES)} or an estimator. "
+                f"Got {base!r} instead{hint}"
+            )
+        module, name = BASES[base].split(":")
+        made: Base = getattr(import_module(module), name)()
+        return made
+    if getattr(base, "scores_are", None) not in ("logit", "probability"):
+        raise ConfigError(
+            "The base parameter of VFPU must be an estimator whose scores are logits or "
+            f"probabilities. Got {type(base).__name__} instead, which has none; use one of "
+            f"{', '.join(BASES)}."
+        )
+    return base
+
+
+def knows_training_scores(base: Base) -> bool:
+    """Whether the label holder has every training row's score anyway."""
+    return hasattr(base, "training_scores")
+
+
+def training_scores(base: Any, share: Share) -> Floats:
+    return np.asarray(base.training_scores(share), dtype=np.float64)
+
+
+def work_of(base: Base, feature_holders: int) -> str:
+    """The kind of work that picks the scheme where it was left to "auto"."""
+    if knows_training_scores(base):
+        return "trees"
+    # Sums over bags need element-wise products with private masks.
+    packed = feature_holders == 1 and scheme(SCHEME_FOR["linear"]).elementwise
+    return "linear" if packed else "linear of many"
+
+
+def check_base(base: Base, role: Roles) -> None:
+    """Refuse what would only fail in the middle of a run, or show more than it should."""
+    if knows_training_scores(base):
+        return
+    if not isinstance(base, LinearModel):
+        raise ConfigError(
+            "The base parameter of VFPU must be a linear model or have a training_scores method. "
+            f"Got {type(base).__name__} instead."
+        )
+    if getattr(base, "refine", 0) > 0:
+        raise ConfigError(
+            "The refine parameter of a logistic base of VFPU must be 0: it would show the label "
+            f"holder a score of every row and bag. Got {getattr(base, 'refine', 0)!r} instead."
+        )
+    if not scheme(role.scheme, role.security).elementwise:
+        raise ConfigError(
+            f"A linear base of VFPU needs a scheme with element-wise products, which "
+            f"{role.scheme!r} has not; use scheme 'auto' or 'paillier'."
+        )
+
+
+def votes(base: Base, scores: Floats) -> Floats:
+    """What is averaged over bags: probabilities of trees, logits of linear models."""
+    return sigmoid(scores) if _votes_by_probability(base) and _logits(base) else scores
+
+
+def mean_as_logit(base: Base, means: Floats) -> Floats:
+    """The average of votes as a logit, whatever was averaged."""
+    return means if _logits(base) and not _votes_by_probability(base) else logit(means)
+
+
+def mean_logits(base: Base, scores: Floats, voters: Booleans) -> Floats:
+    """One logit for each row from the scores of its voters; NaN for a row without one."""
+    return mean_as_logit(base, mean_votes(votes(base, scores), voters))
+
+
+def first_models(share: Share, count: int) -> Share:
+    """A linear share with one model: the mean of the first ones, whose score is their mean."""
+    weights = np.asarray(share.state["weights"], dtype=np.float64)
+    weights = weights.reshape(-1, share.state["models"])[:, :count].mean(axis=1, keepdims=True)
+    return replace(share, state={**share.state, "weights": weights.tolist(), "models": 1})
+
+
+def share_from(content: dict[str, Any]) -> Share:
+    """A share from its plain values, as kept in another share or a checkpoint."""
+    listed: dict[str, Sequence[Any]] = {
+        name: tuple(content[name]) for name in ("rounds", "notes") if name in content
+    }
+    return Share(**{**content, **listed})
+
+
+def _logits(base: Base) -> bool:
+    return base.scores_are == "logit"
+
+
+def _votes_by_probability(base: Base) -> bool:
+    return knows_training_scores(base)

@@ -1,0 +1,95 @@
+"""Scores as probabilities: Platt scaling of held-out P-against-U scores under a given prior.
+
+Pure functions. A row is labelled with the frequency c if it is positive and never otherwise (Elkan
+and Noto), so P(labelled | score z) = c · σ(αz + β), where c follows from the prior and the sizes.
+α and β maximise the likelihood of who is labelled; σ(αz + β) is the probability of being positive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from vfsl.estimators.descent import Floats
+
+METHOD = "Platt scaling of held-out scores, Elkan-Noto correction under the estimated prior"
+# Below this a score says nothing: everybody gets the prior.
+_LEAST_SLOPE = 1e-3
+_EDGE = 1e-12
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """From logit scores to probabilities.
+
+    Attributes
+    ----------
+    slope, intercept : float
+        α and β.
+    frequency : float
+        c, the share of all positives that is labelled.
+    """
+
+    slope: float
+    intercept: float
+    frequency: float
+
+    def of_all(self, scores: Floats) -> Floats:
+        """How likely a row is positive, before one knows whether it is labelled."""
+        return sigmoid(self.slope * scores + self.intercept)
+
+    def of_unlabelled(self, scores: Floats) -> Floats:
+        """How likely an unlabelled row is positive: (1 − c) p / (1 − c p)."""
+        p, c = self.of_all(scores), self.frequency
+        return np.asarray((1 - c) * p / (1 - c * p))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Calibration:
+        return cls(**content)
+
+
+def label_frequency(prior: float, positives: int, unlabelled: int) -> float:
+    """c: the labelled share of all positives, if that share of U is positive."""
+    return positives / (positives + prior * unlabelled)
+
+
+def calibrate(positive: Floats, unlabelled: Floats, prior: float) -> Calibration:
+    """Fit α and β on logits of held-out positives and of unlabelled rows."""
+    c = label_frequency(prior, len(positive), len(unlabelled))
+    both = np.concatenate([positive, unlabelled])
+    centre, spread = both.mean(), both.std() or 1.0
+    z = (both - centre) / spread
+    labelled = np.arange(len(both)) < len(positive)
+    all_positive = (len(positive) + prior * len(unlabelled)) / len(both)
+    level = float(np.log(all_positive + _EDGE) - np.log1p(_EDGE - min(all_positive, 1.0)))
+
+    def loss(values: Floats) -> tuple[float, Floats]:
+        p = sigmoid(values[0] * z + values[1])
+        s = np.clip(c * p, _EDGE, 1 - _EDGE)
+        value = -np.where(labelled, np.log(s), np.log1p(-s)).mean()
+        # d(−log s) = −(1 − p), d(−log(1 − s)) = s(1 − p)/(1 − s), by the logit of p.
+        slope = np.where(labelled, -(1 - p), s * (1 - p) / (1 - s)) / len(z)
+        return float(value), np.array([slope @ z, slope.sum()])
+
+    found = minimize(loss, np.array([1.0, level]), jac=True, method="L-BFGS-B").x
+    if found[0] < _LEAST_SLOPE:
+        return Calibration(0.0, level, c)
+    slope = float(found[0] / spread)
+    return Calibration(slope, float(found[1] - slope * centre), c)
+
+
+def sigmoid(scores: Floats) -> Floats:
+    return np.asarray(0.5 * (1 + np.tanh(scores / 2)))
+
+
+def logit(probabilities: Floats) -> Floats:
+    """Finite also at 0 and 1."""
+    inside = np.clip(probabilities, 1e-9, 1 - 1e-9)
+    return np.asarray(np.log(inside) - np.log1p(-inside))

@@ -1,0 +1,65 @@
+"""Reliable positives go to the positive holder, if everybody whose rows they are has agreed.
+
+Holds   the label holder: ids and scores of the reliable positives; every data holder: whether it
+        agrees; the positive holder: ids of the positives that it knew before.
+Learns  the positive holder: ids of people whom it may not know, and how likely each is positive.
+        The label holder: who agreed. Feature holders: nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from vfsl.channel import Channel, expect_array
+from vfsl.errors import ConfigError, ProtocolError
+from vfsl.estimators.base import Roles
+from vfsl.values import Disclosure, Disclosures
+
+DISCLOSURES: Disclosures = {
+    "consent": Disclosure(bool, "whether the sender agrees to the delivery"),
+    "reliable positives": Disclosure(
+        dict,
+        "ids of people whom the receiver may not know, and how likely each of them is positive",
+    ),
+}
+
+
+def deliver_feature_holder(channel: Channel, roles: Roles, agrees: bool) -> None:
+    """Say whether the ids of common rows may go to the positive holder."""
+    channel.within("deliver", DISCLOSURES).send(roles.label_holder, "consent", agrees)
+
+
+def deliver_label_holder(
+    channel: Channel, roles: Roles, receiver: str, reliable: pd.Series[float], agrees: bool
+) -> None:
+    """Send ids and scores, unless somebody has not agreed."""
+    channel = channel.within("deliver", DISCLOSURES)
+    answers = {channel.me: agrees}
+    for party in roles.feature_holders:
+        answers[party] = channel.receive(party, "consent")
+    for party, agreed in answers.items():
+        if not agreed:
+            raise ConfigError(
+                f"Party {party!r} has not agreed that reliable positives go to {receiver!r}, who "
+                "would receive ids of strangers; nothing was sent. Name it in consent once it does."
+            )
+    content = {"ids": [str(one) for one in reliable.index], "scores": reliable.to_numpy(float)}
+    channel.send(receiver, "reliable positives", content)
+
+
+def deliver_positive_holder(channel: Channel, roles: Roles) -> pd.Series[float]:
+    """Receive the reliable positives: scores by id."""
+    sender = roles.label_holder
+    content = channel.within("deliver", DISCLOSURES).receive(sender, "reliable positives")
+    ids = content.get("ids")
+    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+        raise ProtocolError(f"Party {sender!r} sent reliable positives without ids.", sender)
+    scores = expect_array(
+        content.get("scores"),
+        sender=sender,
+        name="reliable positives",
+        holds="float",
+        shape=(len(ids),),
+    )
+    return pd.Series(np.asarray(scores), index=pd.Index(ids, name="id", dtype=object), name="score")

@@ -1,0 +1,308 @@
+"""VFPU on small federations: against pooled references, encrypted, in all its forms."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from pu_cases import Centroids, federation, people
+from scipy.stats import spearmanr
+from sklearn.metrics import roc_auc_score
+
+from vfsl.channel import Transcript
+from vfsl.data import Encoder
+from vfsl.errors import InputError
+from vfsl.estimators import LinearRegression, LogisticRegression
+from vfsl.pu import REASONS, VFPU, BagLogistic, Progress
+from vfsl.pu.bags import make_batch, mean_votes
+from vfsl.pu.bases import column_limits, cut_part
+from vfsl.pu.loop import checked_marks
+
+FAST = {"rounds": 4, "folds": 2}
+LR = BagLogistic(max_rounds=30)
+
+
+def logits(pu):
+    return np.asarray(pu.shares_["C"].state["logits"])
+
+
+def fitted(known=None, frames=None, scheme="plain", **how):
+    made, positive, found = people()
+    frames, known = frames or made, found if known is None else known
+    fed = federation(frames, known, scheme)
+    return VFPU(**({**FAST, "base": LR} | how)).fit(fed), fed, positive, known
+
+
+def pooled_logits(frames, known, fed, l2=0.01, **sizes):
+    """PU bagging of our own in one place: closed-form least squares on the same draws."""
+    parts = [cut_part(part, column_limits(part, 3.0)) for part in _parts(fed)]
+    columns = [Encoder(missing="impute").fit_transform(part.table).matrix for part in parts]
+    matrix = np.hstack(columns)
+    matrix = np.column_stack([matrix - matrix.mean(axis=0), np.ones(len(matrix))])
+    # The same generators as the label holder's: words for pieces, then draws.
+    rng = fed.rng("vfpu C")
+    rng.integers(0, 1 << 32, 4)
+    draws = np.random.default_rng(rng.integers(0, 1 << 62, 2))
+    nobody = np.zeros(len(known), dtype=bool)
+    batch = make_batch(known, nobody, ~known, rng=draws, **sizes)
+    scores = []
+    penalty = 4 * l2 * len(matrix) * np.eye(matrix.shape[1])
+    penalty[-1, -1] = 0
+    for weights in batch.weights.T:
+        v = weights / weights.mean()
+        gram = matrix.T @ (v[:, None] * matrix) + penalty
+        scores.append(matrix @ np.linalg.solve(gram, matrix.T @ (v * (4 * known - 2))))
+    return mean_votes(np.stack(scores, axis=1), batch.voters)[~known]
+
+
+def _parts(fed):
+    from vfsl.estimators import Part
+
+    return [Part(fed.tables[party], fed.share(party).overlap) for party in ("B", "C")]
+
+
+def test_federated_equals_pooled_bagging_of_our_own():
+    frames, _, known = people()
+    pu, fed, _, _ = fitted()
+    expected = pooled_logits(frames, known, fed, bags=4, folds=2)
+    np.testing.assert_allclose(logits(pu), expected, atol=2e-3)
+    assert spearmanr(logits(pu), expected)[0] > 0.9999
+
+
+def test_where_columns_are_does_not_matter():
+    frames, _, _ = people()
+    moved = {
+        "B": frames["B"][["id", "b0"]],
+        "C": pd.concat([frames["C"], frames["B"][["b1", "b2", "B-group"]]], axis=1),
+    }
+    np.testing.assert_allclose(logits(fitted()[0]), logits(fitted(frames=moved)[0]), atol=2e-3)
+
+
+def test_several_feature_holders():
+    frames, _, _ = people()
+    parted = {
+        "B": frames["B"][["id", "b0"]],
+        "D": frames["B"][["id", "b1", "b2", "B-group"]],
+        "C": frames["C"],
+    }
+    np.testing.assert_allclose(logits(fitted()[0]), logits(fitted(frames=parted)[0]), atol=5e-3)
+
+
+@pytest.mark.slow
+def test_encrypted_equals_plain():
+    how = {"base": BagLogistic(max_rounds=3), "rounds": 3}
+    plain, encrypted = (fitted(scheme=scheme, **how)[0] for scheme in ("plain", "paillier"))
+    np.testing.assert_array_equal(logits(plain), logits(encrypted))
+    pd.testing.assert_series_equal(plain.reliable_positives_, encrypted.reliable_positives_)
+
+
+def test_it_finds_hidden_positives():
+    pu, _, positive, known = fitted(**{"rounds": 20})
+    rows = np.flatnonzero(~known)
+    assert pu.scores_.index.tolist() == [f"person-{row}" for row in rows]
+    assert pu.scores_.between(0, 1).all()
+    assert roc_auc_score(positive[rows], pu.scores_) > 0.8
+    assert spearmanr(pu.scores_, logits(pu))[0] == pytest.approx(1.0)
+    best = pu.reliable_positives_
+    assert set(best.index) <= set(pu.scores_.index)
+    assert best.is_monotonic_decreasing
+    assert best.min() >= pu.scores_.drop(best.index).max()
+    assert positive[best.index.str.removeprefix("person-").astype(int)].mean() > 0.6
+    assert pu.prior_.low <= pu.prior_.value <= pu.prior_.high
+    assert 0.5 < pu.oob_score_ < 1
+    assert pu.stop_reason_ == "outer"
+    assert set(pu.columns_["column"]) == {"c0", "c1", "C-group"}
+
+
+def test_the_same_seed_gives_the_same_answer():
+    one, two = fitted()[0], fitted()[0]
+    pd.testing.assert_series_equal(one.scores_, two.scores_)
+
+
+def test_new_rows_are_scored():
+    pu, fed, positive, known = fitted(rounds=8)
+    again = pu.predict_proba(fed)
+    np.testing.assert_allclose(again.sum(axis=1), 1)
+    # Old rows: all bags instead of those that they are out of, so nearly the same order.
+    assert spearmanr(again[~known, 1], pu.scores_)[0] > 0.99
+    frames, fresh, _ = people(seed=5)
+    fed = federation(frames, fresh)
+    assert roc_auc_score(fresh, pu.predict_proba(fed)[:, 1]) > 0.8
+    step = fed.record.steps[-1]
+    assert step.name == "predict vfpu"
+    # A mean over bags is formed at home: one total for each row leaves.
+    assert [e.message for e in fed.transcript.entries].count("opened total") == 1
+
+
+def test_iterations_promote_and_say_why_they_ended():
+    pu, _, _, known = fitted(outer=3, promote=0.05)
+    history = pu.history_
+    assert history["iteration"].tolist() == list(range(1, len(history) + 1))
+    assert history["positives"].iloc[0] == known.sum()
+    np.testing.assert_array_equal(history["positives"].diff()[1:], history["promoted"].iloc[:-1])
+    np.testing.assert_array_equal(history["unlabelled"].diff()[1:], -history["promoted"].iloc[:-1])
+    assert len(pu.reliable_positives_) == history["promoted"].sum()
+    assert pu.stop_reason_ in REASONS
+    assert len(pu.scores_) == (~known).sum()
+    assert pu.scores_.notna().all()
+
+
+def test_the_seeds_lists_give_the_same_bags():
+    """The same rows and weights; only statistics of columns come from other rows."""
+    hidden, listed = fitted()[0], fitted(row_lists="seed")[0]
+    assert spearmanr(hidden.scores_, listed.scores_)[0] > 0.97
+
+
+def test_the_seeds_preset():
+    pu, fed, positive, known = fitted(preset="seed", outer=2, rounds=3)
+    assert fed.record.steps[-1].settings["spies"]
+    assert pu.history_["pseudo-negatives from"].iloc[0] < (~known).sum()
+    assert roc_auc_score(positive[~known], pu.scores_) > 0.75
+    assert roc_auc_score(positive, pu.predict_proba(fed)[:, 1]) > 0.75
+    facts = fed.ledger.query("step == 'vfpu' and receiver == 'B'")["fact"]
+    assert "which rows are positives: B learns P" in set(facts)
+
+
+@pytest.mark.parametrize("row_lists", ["hidden", "seed"])
+def test_a_base_that_shows_training_scores(row_lists):
+    pu, fed, positive, known = fitted(base=Centroids(), row_lists=row_lists, rounds=6)
+    assert roc_auc_score(positive[~known], pu.scores_) > 0.8
+    assert roc_auc_score(positive, pu.predict_proba(fed)[:, 1]) > 0.8
+    assert pu.prior_.value < 0.9
+    assert not any(e.message == "bag scores" for e in fed.transcript.entries)
+
+
+def test_both_ways_of_lists_agree_for_such_a_base():
+    hidden, listed = (
+        fitted(base=Centroids(), row_lists=how, rounds=6)[0] for how in ("hidden", "seed")
+    )
+    np.testing.assert_allclose(logits(hidden), logits(listed), atol=1e-9)
+
+
+def test_truth_enters_nothing():
+    """A label column of the label holder, true or shuffled, changes no reliable positive."""
+    frames, positive, known = people()
+    answers = []
+    for seed in (0, 1):
+        label = np.random.default_rng(seed).permutation(positive) if seed else positive
+        fed = federation(frames, known)
+        fed.tables["C"] = fed.tables["C"].with_column("truth", label.astype(int), "label")
+        answers.append(VFPU(base=LR, **FAST).fit(fed).reliable_positives_)
+    pd.testing.assert_series_equal(*answers)
+
+
+def test_marks_are_made_if_missing():
+    frames, _, known = people()
+    fed = federation(frames, known)
+    fed.align("B", "C", protocol="ecdh")
+    VFPU(base=LR, **FAST).fit(fed)
+    assert [step.name for step in fed.record.steps] == ["align", "mark", "vfpu"]
+    assert (fed.plan["C"].marks == 1).sum() == known.sum()
+
+
+def test_progress_and_messages():
+    events = []
+    frames, _, known = people()
+    fed = federation(frames, known)
+    VFPU(rounds=20).fit(fed, on_event=events.append)
+    assert events == [Progress(1, 1, 20, 20)]
+    assert len(fed.transcript.entries) < 200
+    VFPU(base=LR, row_lists="seed", **FAST).fit(fed, on_event=events.append)
+    assert [event.bag for event in events[1:]] == [1, 2, 3, 4, 4, 4]
+
+
+def test_on_processes_as_in_memory():
+    frames, _, known = people(rows=200)
+    answers = [
+        VFPU(base=LR, **FAST).fit(federation(frames, known, on=on)).scores_
+        for on in ("memory", "processes")
+    ]
+    pd.testing.assert_series_equal(*answers)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"base": "lgbm"}, "did you mean 'lgb'"),
+        ({"base": LinearRegression()}, "LinearRegression instead, which has none"),
+        ({"base": BagLogistic(refine=2)}, "refine parameter .* must be 0"),
+        ({"preset": "best"}, "preset parameter of VFPU must be one of"),
+        ({"row_lists": "open"}, "row_lists parameter of VFPU must be one of"),
+        ({"outer": 0}, "outer parameter of VFPU must be a whole number of at least 1"),
+        ({"rounds": 2.5}, "rounds parameter of VFPU must be a whole number"),
+        ({"folds": 1}, "folds parameter of VFPU must be a whole number of at least 2"),
+        ({"promote": 1.5}, "promote parameter of VFPU must be a number from 0 to 1"),
+        ({"spy_share": -1}, "spy_share parameter of VFPU"),
+    ],
+)
+def test_wrong_parameters_are_one_sentence(change, words):
+    with pytest.raises(InputError, match=words) as caught:
+        fitted(**change)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("marks", "words"),
+    [
+        ([-1] * 9, "None of the 9 aligned rows is a known positive"),
+        ([1] * 9, "no unlabelled row"),
+        ([1] + [-1] * 8, "only 1 known positive"),
+        ([1] * 6 + [-1] * 3, "6 known positives but only 3 unlabelled rows"),
+        ([0] * 9, r"must be \+1 or −1"),
+        (None, "needs marks"),
+    ],
+)
+def test_useless_marks_are_one_sentence(marks, words):
+    with pytest.raises(InputError, match=words) as caught:
+        checked_marks(None if marks is None else np.array(marks))
+    assert "\n" not in str(caught.value)
+
+
+def test_nobody_known_is_told_before_any_work():
+    frames, _, known = people()
+    fed = federation(frames, known & ~known)
+    with pytest.raises(InputError, match="None of the 400 aligned rows"):
+        VFPU().fit(fed)
+    assert not fed.record.steps
+
+
+def test_a_scheme_without_products_is_refused():
+    from vfsl.crypto import scheme
+
+    if scheme("bfv").elementwise:
+        pytest.skip("bfv has element-wise products")
+    with pytest.raises(InputError, match="element-wise products"):
+        fitted(scheme="bfv")
+
+
+def test_unfitted():
+    with pytest.raises(InputError, match="call fit first"):
+        VFPU().predict_proba(federation(*people()[::2]))
+
+
+def test_a_plain_logistic_regression_is_a_base():
+    if not hasattr(LogisticRegression, "scores_are"):
+        pytest.skip("LogisticRegression does not say what its scores are yet")
+    pu, _, positive, known = fitted(base=LogisticRegression(refine=0))
+    assert roc_auc_score(positive[~known], pu.scores_) > 0.75
+
+
+def test_delivery_needs_consent():
+    pu, fed, _, _ = fitted()
+    with pytest.raises(InputError, match="Party 'B' has not agreed"):
+        pu.deliver(fed, consent=("C",))
+    assert not any(e.message == "reliable positives" for e in fed.transcript.entries)
+    with pytest.raises(InputError, match="Party 'C' has not agreed"):
+        pu.deliver(fed)
+    with pytest.raises(InputError, match="must name parties that hold columns"):
+        pu.deliver(fed, consent=("B", "C", "Z"))
+    received = pu.deliver(fed, consent=("B", "C"))
+    pd.testing.assert_series_equal(received, pu.reliable_positives_, check_index_type=False)
+    sent = {(e.sender, e.receiver, e.message) for e in fed.transcript.entries}
+    assert sent == {("B", "C", "consent"), ("C", "A", "reliable positives")}
+    assert "ids of people" in fed.ledger.iloc[-1]["fact"]
+
+
+def test_transcript_is_declared():
+    _, fed, _, _ = fitted()
+    assert isinstance(fed.transcript, Transcript)
+    assert {e.kind for e in fed.transcript.entries if e.message == "bag scores"} == {"ciphertext"}
+    assert {e.receiver for e in fed.transcript.entries if e.message == "opened sum"} == {"C"}
