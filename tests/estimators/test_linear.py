@@ -21,7 +21,7 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
 
 from vfsl.data import PartyTable
-from vfsl.errors import BoundExceeded, ConfigError, CryptoError, DataError
+from vfsl.errors import BoundExceeded, ConfigError, DataError
 from vfsl.estimators import LinearRegression, LogisticRegression, Roles
 from vfsl.estimators.logistic import touching_quadratic
 
@@ -193,15 +193,29 @@ def test_same_weights_on_every_channel():
     assert encrypted["B"].state == reference["B"].state
 
 
-def test_several_weighted_holders_need_products_of_ciphertexts():
+@pytest.mark.parametrize(
+    ("model", "weights"),
+    [
+        (LinearRegression(max_rounds=2), np.linspace(0.2, 2, 130)),
+        # Two bags at once: some rows weigh nothing, some weigh much more than the average.
+        (LinearRegression(max_rounds=1), np.random.default_rng(5).poisson(0.5, size=(130, 2))),
+        (LogisticRegression(refine=1, max_rounds=1), None),
+    ],
+    ids=["weighted", "bags", "logistic"],
+)
+def test_several_weighted_holders_agree_bit_for_bit(model, weights):
+    """Weights of several holders' residuals are element-wise products of ciphertexts."""
     made, target = tables(rows=130, parties=("B", "D"))
-    weights = np.linspace(0.2, 2, 130)
-    parts, model = parts_of(made, target, weights=weights), LinearRegression(max_rounds=2)
-    with_plain = train(model, parts, Roles("C", ("B", "D"), "K", "plain"))
-    with_paillier = train(model, parts, Roles("C", ("B", "D"), "K", "paillier", 112))
-    assert with_paillier["D"].state == with_plain["D"].state
-    with pytest.raises(CryptoError, match=r"[Ee]lement-wise"):
-        train(model, parts, Roles("C", ("B", "D"), "K", "bfv"))
+    label = classes(target) if isinstance(model, LogisticRegression) else target
+    parts = parts_of(made, label, weights=None if weights is None else weights.astype(float))
+    roles = [Roles("C", ("B", "D"), "K", name, 112) for name in ("plain", "paillier", "bfv")]
+    plain, *encrypted = (train(model, parts, role) for role in roles)
+    for shares in encrypted:
+        for party in ("B", "C", "D"):
+            assert shares[party].state == plain[party].state
+        assert shares["C"].rounds == plain["C"].rounds
+    found = scores(model, parts, plain, roles[0])
+    assert (scores(model, parts, encrypted[1], roles[2]) == found).all()
 
 
 # ---- the posed problem ---------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from vfsl.errors import ConfigError
 EXPERIMENTS = {
     "schemes": ("vfsl.benchmark.schemes", "homomorphic kernels beside phe, fate-utils, sf-heu"),
     "linear": ("vfsl.benchmark.linear", "encrypted linear and logistic regression, whole runs"),
+    "trees": ("vfsl.benchmark.trees", "plain and encrypted trees beside xgboost and lightgbm"),
     "psi": ("vfsl.benchmark.psi", "private set intersection: speed, bytes, memory, peers"),
 }
 

@@ -35,11 +35,11 @@ class Cells:
         columns, width = self.shape
         shape = (columns * width, len(rows))
         # A matrix with a one for each cell of the table: a column a row, a row a bin.
-        starts = np.arange(0, len(rows) * columns + 1, columns, dtype=np.int32)
+        starts = np.arange(len(rows) + 1, dtype=np.int32) * columns
         ones = np.ones(len(rows) * columns, dtype=np.int64)
         belongs = sparse.csc_array((ones, self._at(rows).ravel(), starts), shape=shape)
         chosen = values if len(rows) == len(values) else values[rows]
-        return np.asarray(belongs @ chosen).reshape(columns, width, -1)
+        return np.asarray(belongs @ chosen).reshape(columns, width, values.shape[1])
 
     def _at(self, rows: Array) -> Array:
         return self._places if len(rows) == len(self._places) else self._places[rows]

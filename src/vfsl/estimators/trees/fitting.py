@@ -14,10 +14,10 @@ import numpy as np
 
 from vfsl.estimators.descent import Floats
 from vfsl.estimators.trees.gains import quantise
-from vfsl.estimators.trees.growth import LEAF, Goal, Tree
 from vfsl.estimators.trees.objectives import Means, Objective
 from vfsl.estimators.trees.sampling import bootstrap, goss, subsample
 from vfsl.estimators.trees.state import Kept
+from vfsl.estimators.trees.tree import LEAF, Goal, Tree
 from vfsl.values import Array
 
 

@@ -7,7 +7,7 @@ only; its own columns it sums in the clear. Without any feature holder this is t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,12 +24,11 @@ from vfsl.estimators.trees.cells import Cells
 from vfsl.estimators.trees.gains import (
     FOLD_BITS,
     Penalty,
-    Scale,
     best_of_each,
     gains,
     row_bound,
 )
-from vfsl.estimators.trees.holders import Rule, usable
+from vfsl.estimators.trees.holders import NO_MORE, usable
 from vfsl.estimators.trees.partition import (
     Cut,
     Node,
@@ -40,52 +39,11 @@ from vfsl.estimators.trees.partition import (
     unpack_sides,
 )
 from vfsl.estimators.trees.program import Program
+from vfsl.estimators.trees.tree import LEAF, OWN, Goal, Tree
 from vfsl.values import Array, Ciphertext, Masked
 
-LEAF, OWN = -1, 0
 # A gain below this is rounding.
 _TINY = 1e-10
-
-
-@dataclass
-class Tree:
-    """A tree as the label holder knows it: who splits where, and what the leaves say.
-
-    ``owner`` is LEAF, OWN, or the place of a feature holder, from 1 on; a split's children are
-    ``left`` and ``left`` + 1.
-    """
-
-    owner: list[int] = field(default_factory=lambda: [LEAF])
-    left: list[int] = field(default_factory=lambda: [LEAF])
-    value: list[float] = field(default_factory=lambda: [0.0])
-    gain: list[float] = field(default_factory=lambda: [0.0])
-    rules: dict[int, Rule] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        rules = [[node, *rule] for node, rule in sorted(self.rules.items())]
-        return {
-            "owner": self.owner,
-            "left": self.left,
-            "value": self.value,
-            "gain": self.gain,
-            "rules": rules,
-        }
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Tree:
-        rules = {rule[0]: (rule[1], rule[2], rule[3]) for rule in content["rules"]}
-        return cls(content["owner"], content["left"], content["value"], content["gain"], rules)
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What one tree is to fit.
-
-    ``values`` are the integers (g, h) that splits are judged by, zero outside the bag.
-    """
-
-    values: Integers
-    scale: Scale
 
 
 class _Best(NamedTuple):
@@ -157,22 +115,43 @@ class _Growing:
         wanted = list(self._depth) if me.program.max_depth > 0 else []
         sums = [Sum(node) for node in wanted]
         level = 0
-        while True:
+        more = bool(wanted)
+        while more:
             here = self._channel.within(f"level {level}")
-            if me.roles.feature_holders and me.program.keys == "key-holder":
-                here.send(me.roles.key_holder, "nodes", len(wanted))
-            if not wanted:
-                break
-            self._send_gradients(here, sums, level)
-            for one in sums:
-                self._add_up(one)
-            self._judge(wanted, [self._own(wanted), *self._foreign(here, wanted)])
+            self._announce(here, len(wanted))
+            if wanted:
+                self._send_gradients(here, sums, level)
+                for one in sums:
+                    self._add_up(one)
+                self._judge(wanted, [self._own(wanted), *self._foreign(here, wanted)])
             cuts = self._split(here, self._to_split())
             wanted = self._next(cuts)
             sums = plan_sums(self._partition, cuts, frozenset(wanted))
-            self._tell(here, cuts, wanted)
+            more = bool(wanted) or self._leaves_wait(cuts)
+            self._tell(here, cuts, wanted, more)
             self._forget(cuts)
             level += 1
+        self._announce(self._channel.within(f"level {level}"), NO_MORE)
+
+    def _announce(self, channel: Channel, nodes: int) -> None:
+        """Tell the key holder how many nodes it will see sums of."""
+        if self._me.roles.feature_holders and self._me.secret is None:
+            channel.send(self._me.roles.key_holder, "nodes", nodes)
+
+    def _leaves_wait(self, cuts: list[Cut]) -> bool:
+        """Leaf by leaf: whether a leaf judged before can still be split, if no new one can."""
+        if self._me.program.max_leaves is None:
+            return False
+        split, full = {cut.parent for cut in cuts}, self._full()
+        return any(node not in split and node.tree not in full for node in self._open)
+
+    def _full(self) -> set[int]:
+        """Trees that have all the leaves they may have."""
+        most = self._me.program.max_leaves
+        if most is None:
+            return set()
+        leaves = [1 + sum(owner != LEAF for owner in tree.owner) for tree in self.trees]
+        return {at for at, count in enumerate(leaves) if count >= most}
 
     def leaf_of_row(self) -> Array:
         leaf = np.zeros((len(self._me.codes), len(self.trees)), dtype=np.int32)
@@ -283,7 +262,8 @@ class _Growing:
         if self._me.program.max_leaves is None:
             return sorted(self._open)
         best: dict[int, Node] = {}
-        for node in sorted(self._open):
+        full = self._full()
+        for node in sorted(node for node in self._open if node.tree not in full):
             rival = best.get(node.tree)
             if rival is None or self._open[node].gain > self._open[rival].gain:
                 best[node.tree] = node
@@ -354,10 +334,7 @@ class _Growing:
     def _next(self, cuts: list[Cut]) -> list[Node]:
         """Children that may be split further."""
         program, penalty = self._me.program, self._me.penalty
-        full = set()
-        if program.max_leaves is not None:
-            leaves = [1 + sum(owner != LEAF for owner in tree.owner) for tree in self.trees]
-            full = {at for at, count in enumerate(leaves) if count >= program.max_leaves}
+        full = self._full()
         wanted = []
         for cut in cuts:
             for child in (cut.left, cut.right):
@@ -372,7 +349,7 @@ class _Growing:
                     wanted.append(child)
         return wanted
 
-    def _tell(self, channel: Channel, cuts: list[Cut], wanted: list[Node]) -> None:
+    def _tell(self, channel: Channel, cuts: list[Cut], wanted: list[Node], more: bool) -> None:
         """Every feature holder learns where the rows went, except by its own splits."""
         for place, party in enumerate(self._me.roles.feature_holders, start=1):
             others = [cut.parent for cut in cuts if self._whose(cut.parent) != place]
@@ -380,6 +357,7 @@ class _Growing:
                 "splits": np.array([cut.parent for cut in cuts], dtype=np.int64).reshape(-1, 2),
                 "sides": pack_sides([self._sides[node] for node in others]),
                 "wanted": np.array(wanted, dtype=np.int64).reshape(-1, 2),
+                "more": int(more),
             }
             channel.send(party, "partition", news)
 

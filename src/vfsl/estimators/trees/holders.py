@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.channel import Channel, expect_array
+from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, Runs, SecretKey
 from vfsl.errors import ProtocolError
 from vfsl.estimators.base import Roles
@@ -47,6 +47,7 @@ from vfsl.estimators.trees.sampling import choose_columns
 from vfsl.values import Array, Ciphertext, Masked
 
 MOST_TREES, MOST_NODES = 1 << 16, 1 << 24
+NO_MORE = -1  # no further level; 0: a level that splits leaves which were looked at before
 # Column, code and where missing cells go, of one's own split of a node.
 Rule = tuple[int, int, int]
 
@@ -64,11 +65,11 @@ def open_for_label_holder(channel: Channel, roles: Roles, secret: SecretKey) -> 
         grown = channel.within(f"trees {batch}")
         while True:
             here = grown.within(f"level {level}")
-            nodes = announced(here, roles.label_holder, "nodes", 0, MOST_NODES)
-            if not nodes:
+            nodes = announced(here, roles.label_holder, "nodes", NO_MORE, MOST_NODES)
+            if nodes == NO_MORE:
                 break
             for party in roles.feature_holders:
-                if not shapes[party][0]:
+                if not shapes[party][0] or not nodes:
                     continue
                 # One answer for each node that the label holder asked for, and no more.
                 declared = {str(at): shapes[party] for at in range(nodes)}
@@ -120,9 +121,11 @@ class FeatureHolder:
         sums = [Sum(Node(tree, 0)) for tree in range(trees)]
         wanted = [Node(tree, 0) for tree in range(trees)] if self.program.max_depth else []
         number = 0
-        while wanted:
+        more = bool(wanted)
+        while more:
             here = grown.within(f"level {number}")
-            level.offer(here, sums, wanted)
+            if wanted:
+                level.offer(here, sums, wanted)
             chosen = _read_chosen(here.receive(leader, "chosen"), leader, partition)
             sides = []
             for node, handles in chosen:
@@ -133,7 +136,7 @@ class FeatureHolder:
             if chosen:
                 here.send(leader, "sides", pack_sides(sides))
             mine = {node: side for (node, _), side in zip(chosen, sides, strict=True)}
-            cuts, wanted = _read_partition(
+            cuts, wanted, more = _read_partition(
                 here.receive(leader, "partition"), leader, partition, mine
             )
             sums = plan_sums(partition, cuts, frozenset(wanted))
@@ -284,8 +287,8 @@ def _known_node(pair: Array, leader: str, partition: Partition) -> Node:
 
 def _read_partition(
     value: Any, leader: str, partition: Partition, mine: dict[Node, Array]
-) -> tuple[list[Cut], list[Node]]:
-    """Apply the splits of a level, one's own sides and those that came; what is wanted next."""
+) -> tuple[list[Cut], list[Node], bool]:
+    """Apply the splits of a level, one's own sides and those that came; what comes next."""
     splits, wanted = (
         expect_array(value.get(name), sender=leader, name=name, holds="integer", shape=(None, 2))
         for name in ("splits", "wanted")
@@ -298,4 +301,5 @@ def _read_partition(
     came = unpack_sides(bits, [len(partition.rows(node)) for node in others], leader)
     sides = mine | dict(zip(others, came, strict=True))
     cuts = [partition.split(node, sides[node]) for node in nodes]
-    return cuts, [_known_node(pair, leader, partition) for pair in wanted]
+    more = expect_integer(value.get("more"), sender=leader, name="more", low=0, high=1)
+    return cuts, [_known_node(pair, leader, partition) for pair in wanted], bool(more)

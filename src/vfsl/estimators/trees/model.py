@@ -22,7 +22,6 @@ from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.candidates import LEAST_ROWS
 from vfsl.estimators.trees.fitting import Fitting
 from vfsl.estimators.trees.gains import Penalty
-from vfsl.estimators.trees.growth import Tree
 from vfsl.estimators.trees.holders import Rule, open_for_label_holder
 from vfsl.estimators.trees.objectives import sigmoid, softmax
 from vfsl.estimators.trees.partition import Node
@@ -34,6 +33,7 @@ from vfsl.estimators.trees.training import (
     train_feature_holder,
     train_label_holder,
 )
+from vfsl.estimators.trees.tree import Tree
 from vfsl.values import Array
 
 
@@ -222,6 +222,11 @@ class TreeModel(ABC):
                 "Without a key holder the scheme of trees must be 'paillier': under 'bfv' whoever "
                 "opens sums sees which bins they came from. Got 'bfv' instead."
             )
+        if self.packing == "tree" and role.scheme == "bfv":
+            raise ConfigError(
+                f"The packing parameter of {type(self).__name__} must be 'node' or 'auto' under "
+                "'bfv', which sums rows that lie together. Got 'tree' instead."
+            )
         channel = channel.within(self.name, DISCLOSURES)
         program = self._program(role)
         if channel.me == role.key_holder:
@@ -235,7 +240,8 @@ class TreeModel(ABC):
         table = part.table.take(part.rows)
         bins = Bins.fit(table, self.max_bins, self.categories)
         codes = bins.transform(table)
-        kept = Kept(self.checkpoints, channel.me, {"model": self.name} | self._settings(), codes)
+        settings = {"model": self.name} | self._settings()
+        kept = Kept(self.checkpoints, channel.me, settings, (codes, part.target, part.weights))
         mine = Columns(bins, codes, kept)
         if channel.me != role.label_holder:
             state = train_feature_holder(channel, role, program, mine)
@@ -243,8 +249,8 @@ class TreeModel(ABC):
         if rng is None:
             raise ConfigError(f"Party {channel.me!r} holds the label and needs an rng to train.")
         fitting = self._fitting(channel.me, part, rng)
-        seed = int(rng.integers(1 << 62))
-        fitted = train_label_holder(channel, role, program, mine, fitting, self._penalty(), seed)
+        seeds = int(rng.integers(1 << 62)), int(rng.integers(1 << 62))
+        fitted = train_label_holder(channel, role, program, mine, fitting, self._penalty(), seeds)
         return Share(
             channel.me,
             self.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +23,25 @@ class Kept:
     party : str
     settings : mapping
         Another model, or the same one with other settings, does not go on from here.
-    codes : array
-        The party's binned columns: nor does a training on other data.
+    data : sequence of arrays or None
+        Binned columns, labels, weights: nor does a training on other data.
     """
 
     def __init__(
-        self, folder: str | Path | None, party: str, settings: Mapping[str, Any], codes: Array
+        self,
+        folder: str | Path | None,
+        party: str,
+        settings: Mapping[str, Any],
+        data: Sequence[Array | None],
     ) -> None:
         self._folder = None if folder is None else Path(folder) / party
-        text = json.dumps([dict(settings), codes.shape], sort_keys=True, default=str)
-        digest = hashlib.sha256(text.encode() + codes.tobytes()).hexdigest()
-        self._rounds = None if self._folder is None else store.Checkpoints(self._folder, digest)
+        self._rounds = None
+        if self._folder is not None:
+            # Lists are written out in full; arrays would be shortened.
+            lists = [None if each is None else each.tolist() for each in data]
+            text = json.dumps([dict(settings), lists], sort_keys=True, default=str)
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            self._rounds = store.Checkpoints(self._folder, digest)
         self.finished = 0
         while self.load(self.finished) is not None:
             self.finished += 1

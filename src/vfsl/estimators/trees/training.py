@@ -51,7 +51,7 @@ def train_feature_holder(
     holder = FeatureHolder(channel, roles, key, program, bins, codes, offset, in_all, seed)
     rounds = [kept.load(number) for number in range(done)]
     while trees := announced(channel, leader, "trees", 0, MOST_TREES):
-        rules, divided = holder.grow(len(rounds), trees, grown)
+        rules, divided = holder.grow(len(rounds) - done, trees, grown)
         own = [[node.tree + grown, node.number, *rule] for node, rule in sorted(rules.items())]
         rounds.append({"rules": own, "divided": divided})
         kept.save(len(rounds) - 1, rounds[-1])
@@ -72,16 +72,20 @@ def train_label_holder(
     mine: Columns,
     fitting: Fitting,
     penalty: Penalty,
-    seed: int,
+    seeds: tuple[int, int],
 ) -> Fitted:
-    """Lead all rounds, from the last one that every data holder has finished."""
+    """Lead all rounds, from the last one that every data holder has finished.
+
+    ``seeds`` are for columns, which everybody learns, and for rows, which nobody else may know.
+    """
     others = roles.feature_holders
     key, secret = _keys(channel, roles, program)
     sizes = {party: _size(channel, party) for party in others}
     finished = [announced(channel, party, "finished", 0, MOST_ROUNDS) for party in others]
     done = min([mine.kept.finished, *finished])
     if done:
-        seed = int(mine.kept.load(0)["seed"])
+        seeds = tuple(mine.kept.load(0)["seeds"])
+    seed, draws = seeds
     fitted = fitting.begin(mine.kept, done)
     offset = mine.codes.shape[1]
     columns = offset + sum(size[0] for size in sizes.values())
@@ -93,7 +97,7 @@ def train_label_holder(
     holder = LabelHolder(
         channel, roles, key, secret, program, penalty, mine.bins, mine.codes, columns, seed, asked
     )
-    _grow(holder, fitting, fitted, mine.kept)
+    _grow(holder, fitting, fitted, mine.kept, draws)
     for party in others:
         channel.send(party, "keep", fitted.rounds_kept)
     return fitted
@@ -123,20 +127,22 @@ def label_state(roles: Roles, bins: Bins, fitting: Fitting, fitted: Fitted) -> d
     }
 
 
-def _grow(holder: LabelHolder, fitting: Fitting, fitted: Fitted, kept: Kept) -> None:
+def _grow(holder: LabelHolder, fitting: Fitting, fitted: Fitted, kept: Kept, draws: int) -> None:
     """All rounds: set goals, grow, give leaves their values, until enough or no better."""
     told: tuple[str, ...] = holder.roles.feature_holders
     if told and holder.secret is None:
         told = (*told, holder.roles.key_holder)
+    done = len(fitted.rounds)
     while fitted.stop_reason is None:
         number = len(fitted.rounds)
-        aims = fitting.aims(fitted, number, np.random.default_rng([holder.seed, number]))
+        aims = fitting.aims(fitted, number, np.random.default_rng([draws, number]))
         for party in told:
             holder.channel.send(party, "trees", len(aims))
-        trees, leaf = holder.grow(number, [aim.goal for aim in aims], fitted.trees_grown)
+        # The key holder, who keeps no rounds, counts those of this attempt.
+        trees, leaf = holder.grow(number - done, [aim.goal for aim in aims], fitted.trees_grown)
         arrays = fitting.settle(fitted, aims, trees, leaf)
         value = {"trees": [tree.to_dict() for tree in trees], "outputs": fitted.outputs[-1]}
-        kept.save(number, value | {"seed": holder.seed}, arrays)
+        kept.save(number, value | {"seeds": [holder.seed, draws]}, arrays)
     for party in told:
         holder.channel.send(party, "trees", 0)
 
