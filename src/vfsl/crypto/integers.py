@@ -85,14 +85,14 @@ def negated(values: Array) -> Array:
     return -values
 
 
-def largest_group(codes: Array, n: int) -> int:
-    """The most rows that any group of any grouping has; row −1 counts nowhere."""
-    # One pass over all groupings; row −1 falls into an extra group in front of each.
-    places = codes.reshape(codes.shape[0], -1) + 1
-    groupings = places.shape[1]
-    places += np.arange(groupings) * (n + 1)
+def group_counts(codes: Array, n: int) -> Array:
+    """How many rows each group of each grouping has, (groupings, n); row −1 counts nowhere."""
+    # One count for all groupings; row −1 falls into an extra group in front of each.
+    columns = codes.reshape(codes.shape[0], -1)
+    groupings = columns.shape[1]
+    places = columns + (np.arange(groupings) * (n + 1) + 1)
     counts = np.bincount(places.ravel(), minlength=groupings * (n + 1))
-    return int(counts.reshape(groupings, n + 1)[:, 1:].max())
+    return np.asarray(counts.reshape(groupings, n + 1)[:, 1:])
 
 
 def exact_dot(left: Array, right: Array, bound: int) -> Array:

@@ -100,10 +100,11 @@ def test_sums_by_bin_against_a_loop(seed, columns, rows):
         for column in range(columns):
             sums[column, codes[row, column]] += values[row]
             counts[column, codes[row, column]] += 1
-    assert (cells.sums(chosen, values) == sums).all()
-    assert (cells.counts(chosen) == counts).all()
     everyone = np.arange(rows)
-    assert (cells.sums(everyone, values).sum(axis=1) == values.sum(axis=0)).all()
+    both, whole = cells.sums([chosen, everyone], [values, values]), values.sum(axis=0)
+    assert (both[0] == sums).all()
+    assert (both[1].sum(axis=1) == whole).all()
+    assert (cells.counts([everyone, chosen])[1] == counts).all()
 
 
 # ---- partitions and bitmaps ----

@@ -28,7 +28,8 @@ from vfsl.estimators.trees.gains import (
     gains,
     row_bound,
 )
-from vfsl.estimators.trees.holders import NO_MORE, usable
+from vfsl.estimators.trees.holders import NO_MORE
+from vfsl.estimators.trees.offers import usable
 from vfsl.estimators.trees.partition import (
     Cut,
     Node,
@@ -104,7 +105,6 @@ class _Growing:
         self._totals = {Node(at, 0): goal.values.sum(axis=0) for at, goal in enumerate(goals)}
         self._open: dict[Node, _Best] = {}
         self._sums: dict[Node, Integers] = {}
-        self._counts: dict[Node, Integers] = {}
         self._sides: dict[Node, Array] = {}
         # (g, h) and a one for each row: counts come with the sums.
         one = np.ones((rows, 1), dtype=np.int64)
@@ -121,8 +121,7 @@ class _Growing:
             self._announce(here, len(wanted))
             if wanted:
                 self._send_gradients(here, sums, level)
-                for one in sums:
-                    self._add_up(one)
+                self._add_up(sums)
                 self._judge(wanted, [self._own(wanted), *self._foreign(here, wanted)])
             cuts = self._split(here, self._to_split())
             wanted = self._next(cuts)
@@ -163,35 +162,37 @@ class _Growing:
 
     def _send_gradients(self, channel: Channel, sums: list[Sum], level: int) -> None:
         me = self._me
-        by_node = me.program.packing == "node"
-        if not me.roles.feature_holders or (level and not by_node):
+        packing = me.program.packing
+        if not me.roles.feature_holders or (level and packing != "node"):
             return
         bound = row_bound(len(me.codes))
+        parts = [self._goals[one.node.tree].values for one in sums]
+        if packing == "node":
+            rows = [self._partition.rows(one.node) for one in sums]
+            parts = [values[at] for values, at in zip(parts, rows, strict=True)]
+        elif packing == "level":
+            parts = [np.concatenate(parts)]
         arrays = []
-        for one in sums:
-            values = self._goals[one.node.tree].values
-            part = values[self._partition.rows(one.node)] if by_node else values
-            folded = fold(part, FOLD_BITS)
-            encrypted = me.key.encrypt(folded, use="sum_by", bound=bound)
+        for part in parts:
+            encrypted = me.key.encrypt(fold(part, FOLD_BITS), use="sum_by", bound=bound)
             arrays.append(encrypted.to_wire(bound=bound).payload)
         for party in me.roles.feature_holders:
             channel.send(party, "gradients", Ciphertext(arrays))
 
-    def _add_up(self, one: Sum) -> None:
-        rows = self._partition.rows(one.node)
-        three = self._me.cells.sums(rows, self._counted[one.node.tree])
-        self._sums[one.node], self._counts[one.node] = three[:, :, :2], three[:, :, 2]
-        if one.parent is not None and one.sibling is not None:
-            for kept in (self._sums, self._counts):
-                kept[one.sibling] = kept[one.parent] - kept[one.node]
+    def _add_up(self, sums: list[Sum]) -> None:
+        rows = [self._partition.rows(one.node) for one in sums]
+        three = self._me.cells.sums(rows, [self._counted[one.node.tree] for one in sums])
+        for one, summed in zip(sums, three, strict=True):
+            self._sums[one.node] = summed
+            if one.parent is not None and one.sibling is not None:
+                self._sums[one.sibling] = self._sums[one.parent] - summed
 
     def _own(self, wanted: list[Node]) -> list[tuple[Integers, Array]]:
         """Own candidates of each node: the sums on their left, and which candidates they are."""
         me = self._me
         sums = np.stack([self._sums[node] for node in wanted])
-        counts = np.stack([self._counts[node] for node in wanted])
-        allowed = me.candidates.allowed(counts, me.program.least_rows)
-        flat = sums.reshape(len(wanted), -1, 2)
+        allowed = me.candidates.allowed(sums[:, :, :, 2], me.program.least_rows)
+        flat = sums[:, :, :, :2].reshape(len(wanted), -1, 2)
         padded = np.concatenate([np.zeros((len(wanted), 1, 2), dtype=np.int64), flat], axis=1)
         runs = np.cumsum(padded, axis=1)
         each = me.candidates
@@ -218,20 +219,28 @@ class _Growing:
         self, channel: Channel, party: str, wanted: list[Node]
     ) -> list[tuple[Integers, Array]]:
         me = self._me
-        masks = _listed(channel.receive(party, "masks"), party, len(wanted))
+        declared = list(me.program.requests(len(wanted), *me.asked[party]).values())
+        masks, shown = _read_masks(channel.receive(party, "masks"), party, declared, len(wanted))
         if me.secret is None:
             keeper = me.roles.key_holder
             opened = channel.within(party).receive(keeper, "opened")
-            answers = _listed(opened, keeper, len(wanted))
+            answers = _listed(opened.payload, keeper, len(declared))
         else:
-            requests = _listed(channel.receive(party, "histograms"), party, len(wanted))
-            shape = me.asked[party]
-            answers = [me.secret.open(Ciphertext(one), shape).payload for one in requests]
-        folded = [
-            me.key.load_mask(Masked(mask)).remove(Masked(answer))
-            for mask, answer in zip(masks, answers, strict=True)
-        ]
-        return [(unfold(sums, 2, FOLD_BITS), np.arange(len(sums))) for sums in folded]
+            requests = _listed(channel.receive(party, "histograms").payload, party, len(declared))
+            answers = [
+                me.secret.open(Ciphertext(one), shape).payload
+                for one, shape in zip(requests, declared, strict=True)
+            ]
+        folded = np.concatenate(
+            [
+                me.key.load_mask(Masked(mask)).remove(Masked(answer))
+                for mask, answer in zip(masks, answers, strict=True)
+            ]
+        )
+        if len(folded) != shown.sum():
+            raise ProtocolError(f"Party {party!r} shows other sums than it says.", party)
+        each = np.split(unfold(folded, 2, FOLD_BITS), np.cumsum(shown)[:-1])
+        return [(sums, np.arange(len(sums))) for sums in each]
 
     # ---- splits ---------------------------------------------------------------------------------
 
@@ -369,11 +378,23 @@ class _Growing:
             self._open = {}  # a level is split whole; what is left of it stays a leaf
         live = split | set(self._partition.leaves())
         self._sums = {node: sums for node, sums in self._sums.items() if node in live}
-        self._counts = {node: counts for node, counts in self._counts.items() if node in live}
 
 
-def _listed(value: Ciphertext | Masked, sender: str, count: int) -> list[Any]:
-    """The parts of a message, one for each node."""
-    if not isinstance(value.payload, list) or len(value.payload) != count:
-        raise ProtocolError(f"Party {sender!r} did not answer for each of {count} nodes.", sender)
-    return value.payload
+def _read_masks(
+    value: Masked, party: str, declared: list[tuple[int, int]], nodes: int
+) -> tuple[list[Any], Array]:
+    """The masks of all requests, and how many candidates of each node they uncover."""
+    content = value.payload if isinstance(value.payload, dict) else {}
+    shown = expect_array(
+        content.get("shown"), sender=party, name="masks", holds="integer", shape=(nodes,)
+    )
+    if (shown < 0).any():
+        raise ProtocolError(f"Party {party!r} shows a negative number of sums.", party)
+    return _listed(content.get("masks"), party, len(declared)), shown
+
+
+def _listed(value: Any, sender: str, count: int) -> list[Any]:
+    """The parts of a message, as many as were asked for."""
+    if not isinstance(value, list) or len(value) != count:
+        raise ProtocolError(f"Party {sender!r} did not answer {count} requests.", sender)
+    return value

@@ -22,8 +22,9 @@ from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.candidates import LEAST_ROWS
 from vfsl.estimators.trees.fitting import Fitting
 from vfsl.estimators.trees.gains import Penalty
-from vfsl.estimators.trees.holders import Rule, open_for_label_holder
+from vfsl.estimators.trees.holders import open_for_label_holder
 from vfsl.estimators.trees.objectives import sigmoid, softmax
+from vfsl.estimators.trees.offers import Rule
 from vfsl.estimators.trees.partition import Node
 from vfsl.estimators.trees.program import DISCLOSURES, PACKING_FOR, Program
 from vfsl.estimators.trees.state import Kept
@@ -53,8 +54,8 @@ class TreeModel(ABC):
         How splits on categorical columns look.
     min_rows : int
         Least rows of a bin or a side that others see, at least ten; this protects rows.
-    packing : {"auto", "tree", "node"}
-        Whether gradients are encrypted once a tree, or ordered by node at each level; "auto" takes
+    packing : {"auto", "tree", "node", "level"}
+        How gradients are encrypted and summed (program.py says what each is for); "auto" takes
         what suits the scheme. Trees are the same.
     keys : {"key-holder", "label-holder"}
         Who holds the secret key. With "label-holder" no third party is needed.
@@ -222,10 +223,10 @@ class TreeModel(ABC):
                 "Without a key holder the scheme of trees must be 'paillier': under 'bfv' whoever "
                 "opens sums sees which bins they came from. Got 'bfv' instead."
             )
-        if self.packing == "tree" and role.scheme == "bfv":
+        if self.packing in ("tree", "level") and role.scheme == "bfv":
             raise ConfigError(
                 f"The packing parameter of {type(self).__name__} must be 'node' or 'auto' under "
-                "'bfv', which sums rows that lie together. Got 'tree' instead."
+                f"'bfv', which sums rows that lie together. Got {self.packing!r} instead."
             )
         channel = channel.within(self.name, DISCLOSURES)
         program = self._program(role)
@@ -233,7 +234,7 @@ class TreeModel(ABC):
             public, secret = scheme(role.scheme, role.security).generate()
             for party in role.data_holders:
                 channel.send(party, "public key", public.to_wire())
-            open_for_label_holder(channel, role, secret)
+            open_for_label_holder(channel, role, program, secret)
             return None
         if part is None:
             raise ConfigError(f"Party {channel.me!r} needs a part of the data to train on.")
@@ -363,7 +364,7 @@ class TreeModel(ABC):
         choices = {
             "task": ("classes", "regression"),
             "categories": ("one-vs-rest", "sorted"),
-            "packing": ("auto", "tree", "node"),
+            "packing": ("auto", "tree", "node", "level"),
             "keys": ("key-holder", "label-holder"),
         }
         for field, known in choices.items():

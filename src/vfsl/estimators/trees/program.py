@@ -35,9 +35,11 @@ DISCLOSURES: Disclosures = {
     "keep": Disclosure(int, "how many rounds of trees the model keeps"),
 }
 
-# Whether rows are encrypted once a tree, or again, ordered by node, at every level. A scheme that
-# packs many rows into a ciphertext sums blocks of rows, so they must lie together.
-PACKING_FOR = {"plain": "tree", "paillier": "tree", "bfv": "node"}
+# How gradients are encrypted and summed. "tree": once a tree; sums node by node, of the smaller
+# child. "node": again at every level, ordered by node, as a scheme that packs many rows into a
+# ciphertext sums blocks of rows, which must lie together. "level": once for all trees that grow
+# together; all nodes of a level in one array, where adding costs less than handling many arrays.
+PACKING_FOR = {"plain": "level", "paillier": "tree", "bfv": "node"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Program:
         number.
     least_rows : int
         Least rows of every bin and side, at least ten.
-    packing : {"tree", "node"}
+    packing : {"tree", "node", "level"}
     keys : {"key-holder", "label-holder"}
     """
 
@@ -73,3 +75,9 @@ class Program:
     def keeper(self, roles: Roles) -> str:
         """Who holds the secret key."""
         return roles.key_holder if self.keys == "key-holder" else roles.label_holder
+
+    def requests(self, nodes: int, columns: int, width: int) -> dict[str, tuple[int, int]]:
+        """Name and shape of all sums that a feature holder may let the key holder open."""
+        if self.packing == "level":
+            return {"0": (columns, nodes * width)}
+        return {str(at): (columns, width) for at in range(nodes)}

@@ -16,7 +16,7 @@ from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Floats
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.candidates import rule_sides
-from vfsl.estimators.trees.holders import Rule
+from vfsl.estimators.trees.offers import Rule
 from vfsl.estimators.trees.partition import Node, pack_sides, unpack_sides
 from vfsl.estimators.trees.tree import LEAF, OWN, Tree
 from vfsl.values import Array, Disclosure, Disclosures

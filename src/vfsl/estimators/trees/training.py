@@ -12,10 +12,13 @@ from vfsl.crypto import PublicKey, SecretKey, scheme
 from vfsl.estimators.base import Roles
 from vfsl.estimators.exchange import announced
 from vfsl.estimators.trees.binning import Bins
+from vfsl.estimators.trees.candidates import Candidates
+from vfsl.estimators.trees.cells import Cells
 from vfsl.estimators.trees.fitting import Fitted, Fitting
 from vfsl.estimators.trees.gains import Penalty
 from vfsl.estimators.trees.growth import LabelHolder
 from vfsl.estimators.trees.holders import MOST_TREES, FeatureHolder
+from vfsl.estimators.trees.offers import Own
 from vfsl.estimators.trees.program import Program
 from vfsl.estimators.trees.state import Kept
 from vfsl.values import Array
@@ -48,12 +51,14 @@ def train_feature_holder(
         expect_integer(setup.get(name), sender=leader, name=name, low=0, high=1 << 62)
         for name in ("offset", "columns", "seed", "finished", "trees")
     )
-    holder = FeatureHolder(channel, roles, key, program, bins, codes, offset, in_all, seed)
+    candidates, cells = Candidates.of(bins), Cells(codes, bins.width)
+    own = Own(program, bins, codes, offset, in_all, seed, candidates, cells)
+    holder = FeatureHolder(channel, roles, key, own)
     rounds = [kept.load(number) for number in range(done)]
     while trees := announced(channel, leader, "trees", 0, MOST_TREES):
         rules, divided = holder.grow(len(rounds) - done, trees, grown)
-        own = [[node.tree + grown, node.number, *rule] for node, rule in sorted(rules.items())]
-        rounds.append({"rules": own, "divided": divided})
+        found = [[node.tree + grown, node.number, *rule] for node, rule in sorted(rules.items())]
+        rounds.append({"rules": found, "divided": divided})
         kept.save(len(rounds) - 1, rounds[-1])
         grown += trees
     rounds = rounds[: announced(channel, leader, "keep", 0, len(rounds))]

@@ -7,7 +7,7 @@ from typing import Any
 
 from vfsl.estimators.descent import Integers
 from vfsl.estimators.trees.gains import Scale
-from vfsl.estimators.trees.holders import Rule
+from vfsl.estimators.trees.offers import Rule
 
 LEAF, OWN = -1, 0
 
