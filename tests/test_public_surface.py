@@ -8,15 +8,32 @@ import vfsl.errors
 
 
 def test_public_names():
-    assert sorted(vfsl.__all__) == ["Federation", "__version__", "estimators", "report", "simulate"]
+    assert sorted(vfsl.__all__) == [
+        "FedPSG",
+        "Federation",
+        "RISA",
+        "VFPU",
+        "__version__",
+        "completion",
+        "estimators",
+        "evidence",
+        "pu",
+        "report",
+        "simulate",
+    ]
+    assert all(getattr(vfsl, name) is not None for name in vfsl.__all__)
     assert sorted(vfsl.estimators.__all__) == [
         "Association",
         "Federated",
+        "GBDT",
+        "LGB",
         "LinearRegression",
         "LogisticRegression",
         "Part",
+        "RandomForest",
         "Roles",
         "Share",
+        "XGB",
         "load_model",
         "save_model",
     ]

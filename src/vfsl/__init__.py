@@ -6,14 +6,35 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vfsl import estimators, report
+    from vfsl import completion, estimators, evidence, pu, report
+    from vfsl.completion.fedpsg import FedPSG
+    from vfsl.evidence import RISA
     from vfsl.federation import Federation, simulate
+    from vfsl.pu import VFPU
 
 # Loaded on first use, so that worker processes, which need none of it, start fast and small.
-_MODULES = ("estimators", "report")
-_NAMES = {"Federation": "vfsl.federation", "simulate": "vfsl.federation"}
+_MODULES = ("completion", "estimators", "evidence", "pu", "report")
+_NAMES = {
+    "Federation": "vfsl.federation",
+    "FedPSG": "vfsl.completion.fedpsg",
+    "RISA": "vfsl.evidence",
+    "VFPU": "vfsl.pu",
+    "simulate": "vfsl.federation",
+}
 
-__all__ = ["Federation", "__version__", "estimators", "report", "simulate"]
+__all__ = [
+    "RISA",
+    "VFPU",
+    "FedPSG",
+    "Federation",
+    "__version__",
+    "completion",
+    "estimators",
+    "evidence",
+    "pu",
+    "report",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from vfsl.errors import StoreError
 
 FORMAT = 1
 FILE_NAME = "record.json"
-_PACKAGES = ("vfsl", "numpy", "pandas", "scikit-learn", "scipy", "gmpy2", "cryptography")
+_PACKAGES = ("vfsl", "numpy", "pandas", "scikit-learn", "scipy", "gmpy2", "cryptography", "torch")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ EXPERIMENTS = {
     "schemes": ("vfsl.benchmark.schemes", "homomorphic kernels beside phe, fate-utils, sf-heu"),
     "linear": ("vfsl.benchmark.linear", "encrypted linear and logistic regression, whole runs"),
     "trees": ("vfsl.benchmark.trees", "plain and encrypted trees beside xgboost and lightgbm"),
+    "pu": ("vfsl.benchmark.pu", "reliable positives: VFPU beside its baselines"),
+    "complete": ("vfsl.benchmark.complete", "completed columns and what they are good for"),
+    "generators": ("vfsl.benchmark.generators", "generators and imputers beside ctgan"),
+    "risa": ("vfsl.benchmark.risa", "RISA, its ablation and its rivals"),
     "psi": ("vfsl.benchmark.psi", "private set intersection: speed, bytes, memory, peers"),
 }
 

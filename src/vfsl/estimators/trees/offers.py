@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,11 @@ class Own:
     seed: int
     candidates: Candidates
     cells: Cells
+
+    @cached_property
+    def wide_codes(self) -> Array:
+        """The codes as schemes take them; made once, since every level gathers rows of them."""
+        return self.codes.astype(np.int64)
 
     def may_use(self, tree: int, node: int) -> Array:
         """Which of one's candidates stand on columns that this tree and node may use."""
@@ -168,7 +174,7 @@ class NodeOffers(Offers):
                 gradients = self._gradients[at]
             else:
                 gradients = self._gradients[one.node.tree].take(rows)
-            codes = own.codes[rows].astype(np.int64)
+            codes = own.wide_codes[rows]
             self._counts[one.node] = counted[at]
             self._sums[one.node] = gradients.sum_by_many(codes, own.bins.width)
             if one.parent is not None and one.sibling is not None:
@@ -207,8 +213,9 @@ class LevelOffers(Offers):
         place = np.repeat(np.arange(len(wanted)), [len(each) for each in rows])
         joined = np.concatenate(rows)
         gradients = self._gradients[0].take(trees * len(own.codes) + joined)
-        codes = own.codes[joined] + (place * own.bins.width)[:, None]
         width = own.bins.width
+        codes = own.wide_codes[joined]
+        codes += (place * width)[:, None]
         self._level = gradients.sum_by_many(codes, len(wanted) * width, stretch=width)
         return own.cells.counts(rows)
 

@@ -1,0 +1,346 @@
+"""RISA, both variants, beside its eight rivals: quality by overlap, absent parties, time.
+
+Every cell (data, overlap, seed, method) is kept on disk when it is done, so that an interrupted run
+goes on where it was. ``VFSL_RISA_FULL=1`` adds all overlap ratios of CIFAR-10; ``VFSL_BENCH_CACHE``
+names the folder of finished cells.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vfsl import store
+from vfsl.benchmark import risa_data as data_sets
+from vfsl.benchmark.risa_data import Case, Task
+from vfsl.benchmark.table import Outcome
+from vfsl.errors import DataError
+from vfsl.evidence.deep import need_torch
+from vfsl.evidence.rivals import RIVALS, rival
+from vfsl.evidence.switches import switches_of
+from vfsl.values import Array
+
+# Raise it when a change makes kept cells stale.
+EDITION = 1
+OURS = ("RISA paper", "RISA plus")
+ABLATIONS = {
+    "none of IMP, ST, EVFL": {"impute": False, "self_train": False, "evidential": False},
+    "IMP": {"self_train": False, "evidential": False},
+    "IMP + ST": {"evidential": False},
+    "IMP + EVFL": {"self_train": False},
+}
+METHODS = (*RIVALS, *OURS)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run: tasks with their overlaps, seeds, and the tasks whose parts are taken away."""
+
+    tasks: tuple[tuple[Task, tuple[float, ...], int], ...]
+    ablated: tuple[str, ...] = ()
+    timed: tuple[str, ...] = ()
+
+
+def full_plan(every_ratio: bool = False) -> Plan:
+    ratios = (0.01, 0.1, 0.5)
+    many = (0.01, 0.1, 0.2, 0.3, 0.4, 0.5)
+    return Plan(
+        (
+            (Task("census", 10_000, 5_000, epochs=8), ratios, 5),
+            (Task("criteo", 6_400, 1_600, epochs=6), ratios, 5),
+            (Task("mnist", 2_000, 2_000, epochs=15, width=8), ratios, 5),
+            (Task("cifar10", 6_000, 2_000, epochs=12), many if every_ratio else (0.1,), 3),
+        ),
+        ablated=("census", "criteo", "mnist"),
+        timed=("census", "mnist"),
+    )
+
+
+QUICK = Plan(
+    (
+        (Task("digits", 700, 500, epochs=25), (0.1,), 1),
+        (Task("census", 2_000, 1_000, epochs=12), (0.1,), 1),
+    )
+)
+
+
+def run(quick: bool, say: Say) -> Outcome:
+    """All methods on all tasks; digits and a little of census if quick."""
+    need_torch("The risa experiment")
+    plan = QUICK if quick else full_plan(bool(os.environ.get("VFSL_RISA_FULL")))
+    cells = Cells(cell_folder())
+    lines: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for task, overlaps, seeds in plan.tasks:
+        try:
+            for overlap in overlaps:
+                names = (*METHODS, *(ABLATIONS if task.data in plan.ablated else ()))
+                lines += _lines(task, overlap, range(seeds), names, cells, say)
+        except DataError as error:
+            notes.append(f"{task.data} was left out: {error}")
+    rows = summarise(lines)
+    for name in plan.timed:
+        from vfsl.benchmark.risa_time import overhead
+
+        say(f"{name}, one epoch over a channel")
+        try:
+            rows.append(overhead(name))
+        except DataError as error:
+            notes.append(f"Epochs of {name} were not timed: {error}")
+    notes += list(_NOTES)
+    notes += ["Goals are judged in the full form only."] if quick else goals(lines)
+    return RisaOutcome("risa", "RISA and its rivals", rows, notes)
+
+
+# ---- cells ---------------------------------------------------------------------------------------
+
+
+def cell_folder() -> Path:
+    """Where finished cells are kept."""
+    home = os.environ.get("VFSL_BENCH_CACHE", Path.home() / ".cache" / "vfsl" / "bench")
+    return Path(home) / "risa"
+
+
+class Cells:
+    """Finished cells on disk, each a small JSON file named by all that it depends on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, key: Mapping[str, Any], compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The kept result, or a new one, which is then kept."""
+        text = json.dumps(key, sort_keys=True)
+        path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+        if path.exists():
+            kept: dict[str, Any] = store.read_json(path)["result"]
+            return kept
+        result = compute()
+        store.write_json(path, {"key": dict(key), "result": result})
+        return result
+
+
+def _lines(
+    task: Task,
+    overlap: float,
+    seeds: Iterable[int],
+    names: Sequence[str],
+    cells: Cells,
+    say: Say,
+) -> list[dict[str, Any]]:
+    lines = []
+    for seed in seeds:
+        cases: dict[str, Case] = {}
+
+        def case(seed: int = seed, cases: dict[str, Case] = cases) -> Case:
+            # Made only if some method is still to be run.
+            if "made" not in cases:
+                cases["made"] = data_sets.make_case(task, overlap, seed)
+            return cases["made"]
+
+        data_sets.require(task)
+        for name in names:
+            say(f"{task.data}, overlap {overlap:.0%}, seed {seed}: {name}")
+            key = {**asdict(task), "overlap": overlap, "seed": seed, "method": name}
+            key |= {"edition": EDITION}
+            result = cells.get(key, lambda name=name, case=case: measure(name, case()))  # type: ignore[misc]
+            lines.append({"data": task.data, "overlap": overlap, "seed": seed, **result})
+    return lines
+
+
+def measure(name: str, case: Case, seed: int = 0) -> dict[str, Any]:
+    """Train one method on a case, and judge it once: both parties, A alone, B alone."""
+    rng = np.random.default_rng([case.seed, seed, *name.encode()])
+    started = time.process_time()
+    fitted = fit_of(name, case)(case.problem, rng)
+    seconds = time.process_time() - started
+    first, second = case.judged
+    scores = {
+        "both": case.quality(fitted(first, second)),
+        "A alone": case.quality(fitted(first, None)),
+        "B alone": case.quality(fitted(None, second)),
+    }
+    return {"method": name, "metric": case.metric, **scores, "seconds": seconds}
+
+
+def fit_of(name: str, case: Case) -> Callable[..., Callable[..., Array]]:
+    """How a method of that name is trained."""
+    if name in RIVALS:
+        return rival(name)
+    from vfsl.evidence.course import Settings
+    from vfsl.evidence.together import Together
+
+    variant = name.removeprefix("RISA ") if name in OURS else "paper"
+    switches = switches_of(variant, ABLATIONS.get(name), case.pictures)
+    return Together(Settings(switches, case.problem.learning)).fit
+
+
+# ---- tables --------------------------------------------------------------------------------------
+
+
+def summarise(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row a method and cell of data and overlap: mean and deviation over seeds."""
+    rows = []
+    for data, overlap in dict.fromkeys((line["data"], line["overlap"]) for line in lines):
+        here = [line for line in lines if (line["data"], line["overlap"]) == (data, overlap)]
+        best = best_rival(here)
+        for name in dict.fromkeys(line["method"] for line in here):
+            mine = [line for line in here if line["method"] == name]
+            row: dict[str, Any] = {"data": data, "overlap": f"{overlap:.0%}", "method": name}
+            row["metric"] = mine[0]["metric"]
+            for column in ("both", "A alone", "B alone"):
+                values = [line[column] for line in mine]
+                row[column] = float(np.mean(values))
+                row[f"{column} ±"] = float(np.std(values))
+            row["gap to best rival"] = float(np.mean(_gaps(here, name, best)))
+            row["core-s"] = float(np.mean([line["seconds"] for line in mine]))
+            row["seeds"] = len(mine)
+            rows.append(row)
+    return rows
+
+
+def best_rival(lines: Sequence[Mapping[str, Any]]) -> str:
+    """The rival with the best mean where both parties are present."""
+    names = [name for name in RIVALS if any(line["method"] == name for line in lines)]
+
+    def mean(name: str) -> float:
+        return float(np.mean([line["both"] for line in lines if line["method"] == name]))
+
+    return max(names, key=mean)
+
+
+def _gaps(lines: Sequence[Mapping[str, Any]], name: str, other: str) -> list[float]:
+    """Differences in points, seed by seed."""
+    scores = {(line["method"], line["seed"]): line["both"] for line in lines}
+    seeds = sorted({line["seed"] for line in lines})
+    return [scores[name, seed] - scores[other, seed] for seed in seeds]
+
+
+def goals(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What was to be reached, and whether it was."""
+    found = []
+    cells = dict.fromkeys((line["data"], line["overlap"]) for line in lines)
+    gaps, wins, single = [], dict.fromkeys(METHODS, 0), []
+    for cell in cells:
+        here = [line for line in lines if (line["data"], line["overlap"]) == cell]
+        gaps.append(float(np.mean(_gaps(here, "RISA plus", best_rival(here)))))
+        means = {
+            name: np.mean([line["both"] for line in here if line["method"] == name])
+            for name in METHODS
+        }
+        wins[max(means, key=lambda name: means[name])] += 1
+        plus = [line for line in here if line["method"] == "RISA plus"]
+        local = [line["both"] for line in here if line["method"] == "Local"]
+        alone = max(float(np.mean(local)), float(np.mean([line["B alone"] for line in plus])))
+        single.append(float(np.mean([line["both"] for line in plus])) - alone)
+    found.append(
+        _judged(
+            "plus within 0.5 point of the best rival on average and 1.5 in the worst cell",
+            bool(np.mean(gaps) >= -0.5 and min(gaps) >= -1.5),
+            f"{np.mean(gaps):+.2f} on average, {min(gaps):+.2f} at worst",
+        )
+    )
+    others = max((count, name) for name, count in wins.items() if name not in OURS)
+    found.append(
+        _judged(
+            "plus first in more cells than any rival",
+            wins["RISA plus"] > others[0],
+            f"{wins['RISA plus']} of {len(cells)}, {others[1]} {others[0]}",
+        )
+    )
+    found.append(
+        _judged(
+            "plus never more than 1.5 points under the best single party",
+            min(single) >= -1.5,
+            f"{min(single):+.2f} at worst",
+        )
+    )
+    return found + _gates(lines)
+
+
+def _gates(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Facts that must hold if the harness is right."""
+
+    def mean(data: str, overlap: float, method: str) -> float | None:
+        values = [
+            line["both"]
+            for line in lines
+            if (line["data"], line["overlap"], line["method"]) == (data, overlap, method)
+        ]
+        return float(np.mean(values)) if values else None
+
+    found = []
+    local, split = (mean("mnist", 0.01, name) for name in ("Local", "VFL"))
+    if local is not None and split is not None:
+        text = "VFL at least 5 points below Local on MNIST 1 %"
+        found.append(_judged(text, local - split >= 5, f"{local:.1f} against {split:.1f}"))
+    for data, overlap in dict.fromkeys((line["data"], line["overlap"]) for line in lines):
+        imputed, zeros = (mean(data, overlap, name) for name in ("IMP", "Local+VFL"))
+        if imputed is not None and zeros is not None:
+            text = f"IMP within 1 point of Local+VFL, {data} {overlap:.0%}"
+            found.append(_judged(text, abs(imputed - zeros) <= 1, f"{imputed - zeros:+.2f}"))
+    return found
+
+
+def _judged(text: str, reached: bool, figure: str) -> str:
+    return f"Goal, {text}: {figure}: {'reached' if reached else 'NOT reached'}."
+
+
+class RisaOutcome(Outcome):
+    """An outcome that is also written as LaTeX."""
+
+    def save(self, folder: Path) -> None:
+        """Write risa.json, .csv, .md and .tex."""
+        super().save(folder)
+        store.write_text(folder / f"{self.name}.tex", self.latex())
+
+    def latex(self) -> str:
+        """A table of methods by data and overlap, the best of each column bold."""
+        rows = [row for row in self.rows if "method" in row]
+        cells = list(dict.fromkeys((row["data"], row["overlap"]) for row in rows))
+        names = list(dict.fromkeys(row["method"] for row in rows))
+        found = {(row["method"], (row["data"], row["overlap"])): row for row in rows}
+        heads = [f"{data} {overlap}".replace("%", "\\%") for data, overlap in cells]
+        lines = [f"\\begin{{tabular}}{{l{'r' * len(cells)}}}", "\\hline"]
+        lines += [" & ".join(["Method", *heads]) + " \\\\", "\\hline"]
+        best = {
+            cell: max(row["both"] for (_, c), row in found.items() if c == cell) for cell in cells
+        }
+        for name in names:
+            texts = [_latex_cell(found.get((name, cell)), best[cell]) for cell in cells]
+            lines.append(" & ".join([name, *texts]) + " \\\\")
+        return "\n".join([*lines, "\\hline", "\\end{tabular}"]) + "\n"
+
+
+def _latex_cell(row: Mapping[str, Any] | None, best: float) -> str:
+    if row is None:
+        return "--"
+    text = f"{row['both']:.2f} $\\pm$ {row['both ±']:.2f}"
+    return f"\\textbf{{{text}}}" if row["both"] == best else text
+
+
+def validation(task: Task) -> Task:
+    """The task with a part of its training rows to judge by instead of the test rows."""
+    return replace(task, judge="validation")
+
+
+_NOTES = (
+    "Each party keeps all of its rows; a share of them is aligned, the others cannot be linked. "
+    "All rows of A have labels, B's own have none.",
+    "Accuracy for several classes, AUC for two, in points of 100; ± is the deviation over seeds. "
+    "Criteo: five folds. Test rows have both parties; A alone and B alone leave the other out.",
+    "Same encoders for all; every rival takes as many steps of as many rows as Local, both "
+    "variants of RISA as many epochs over all rows that they use. No early stopping; test rows are "
+    "used once.",
+    "gap to best rival: mean over seeds of the paired difference to the rival with the best mean.",
+    "SFHTL-style, and choices where a paper is silent, are described in the file of each rival.",
+)

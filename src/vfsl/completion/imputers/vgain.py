@@ -1,0 +1,199 @@
+"""VGAIN: GAIN whose generator is a variational encoder and decoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vfsl.completion.generators.variational import kl_to_standard
+from vfsl.completion.imputers.hints import (
+    Discriminator,
+    adversarial_loss,
+    hints,
+    judged_loss,
+)
+from vfsl.completion.imputers.imputer import Imputer, Rows, activated
+from vfsl.completion.imputers.masking import Patterns
+from vfsl.completion.layers import Layout, normal, perceptron
+from vfsl.completion.training import Task, descend
+
+
+@dataclass(kw_only=True)
+class VGAIN(Imputer):
+    """Variational generative adversarial imputation.
+
+    There is no canonical text. Here: an encoder of the known cells and the mask gives a Gaussian
+    over z, a decoder of z gives all cells, numbers with a learned deviation per column; GAIN's
+    discriminator judges the filled row. Loss = adversarial + likelihood of the hidden cells (with
+    ``masking="cell"``: of the known ones) + ``divergence`` · KL, both over the share of such cells;
+    RMSprop, gradients clipped at norm 1.
+
+    Parameters
+    ----------
+    latent : int
+        Dimensions of z.
+    divergence : float
+        Weight of the KL term.
+    draws : int
+        Draws of z that a completed cell is averaged over.
+    """
+
+    name = "vgain"
+
+    latent: int = 32
+    divergence: float = 0.01
+    draws: int = 20
+
+    def _check(self) -> None:
+        super()._check()
+        self._at_least(latent=1, divergence=0.0, draws=1)
+
+    def _build(self, source: torch.Generator) -> nn.ModuleDict:
+        size, columns = self.layout_.width, len(self.encoder_.columns_)
+        hidden = [self.width, self.width]
+        start = torch.zeros(self.layout_.scalars)
+        return nn.ModuleDict(
+            {
+                "encoder": perceptron([size + columns, *hidden, 2 * self.latent], source),
+                "decoder": perceptron([self.latent, *hidden, size], source),
+                "noise": nn.ParameterDict({"log": nn.Parameter(start)}),
+                "discriminator": Discriminator(size, columns, self.width, source),
+            }
+        )
+
+    def _task(self, data: Rows, held: Rows, patterns: Patterns, source: torch.Generator) -> Task:
+        return _VGAINTask(self, data, held, patterns, source)
+
+    def _guess(self, values: Tensor, known: Tensor, source: torch.Generator) -> Tensor:
+        mean, log_variance = encode(self.networks_, values, known, self.layout_.owners)
+        total = torch.zeros_like(values)
+        for _ in range(self.draws):
+            noise = normal(mean.shape, source, mean.device)
+            output = self.networks_["decoder"](mean + noise * (0.5 * log_variance).exp())
+            total += activated(output, self.layout_, self.scaling == "minmax")
+        return total / self.draws
+
+
+def encode(
+    networks: nn.ModuleDict, values: Tensor, known: Tensor, owners: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean and log-variance of z from the known cells and the mask."""
+    inputs = torch.cat([values * known[:, owners], known], dim=1)
+    mean, log_variance = networks["encoder"](inputs).chunk(2, dim=1)
+    return mean, log_variance.clamp(-10, 10)
+
+
+def likelihood_loss(
+    output: Tensor,
+    values: Tensor,
+    weights: Tensor,
+    log_deviation: Tensor,
+    layout: Layout,
+    bounded: bool,
+) -> Tensor:
+    """−log p of the weighted cells (numbers less ½ log 2π), summed by row."""
+    numbers = output[:, : layout.scalars]
+    numbers = torch.tanh(numbers) if bounded else numbers
+    gap = (numbers - values[:, : layout.scalars]) / log_deviation.exp()
+    gaussian = 0.5 * gap**2 + log_deviation
+    entropy = layout.cross_entropy(output, values)
+    firsts = layout.scalars + np.cumsum([0, *layout.widths])[:-1].astype(np.int64)
+    owners = torch.cat([layout.owners[: layout.scalars], layout.owners[firsts]])
+    return (torch.cat([gaussian, entropy], dim=1) * weights[:, owners]).sum(1)
+
+
+class _VGAINTask(Task):
+    """A step of the discriminator, then one of encoder and decoder."""
+
+    def __init__(
+        self,
+        model: VGAIN,
+        data: Rows,
+        held: Rows,
+        patterns: Patterns,
+        source: torch.Generator,
+    ) -> None:
+        self.model, self.data, self.held = model, data, held
+        self.patterns, self.source = patterns, source
+        self.networks = model._build(source).to(model.device)
+        model.networks_ = self.networks
+        ours = [
+            value
+            for part in ("encoder", "decoder", "noise")
+            for value in self.networks[part].parameters()
+        ]
+        self.optimisers = {
+            "generator": torch.optim.RMSprop(ours, lr=model.rate),
+            "discriminator": torch.optim.RMSprop(
+                self.networks["discriminator"].parameters(), lr=model.rate
+            ),
+        }
+
+    def step(self, rows: Tensor) -> dict[str, Tensor]:
+        batch = self.data.take(rows)
+        known, weighed = self.hide(batch.known)
+        output, divergence = self.decode(batch.values, known)
+        owners = self.model.layout_.owners
+        made = activated(output, self.model.layout_, self.model.scaling == "minmax")
+        cells = known[:, owners]
+        filled = cells * batch.values + (1 - cells) * made
+        hint = hints(known, self.model.hint, self.source)
+        judge = self.networks["discriminator"]
+        whole = None
+        if self.model.masking == "block":
+            shown = batch.known[:, owners]
+            unhidden = (shown * batch.values + (1 - shown) * made).detach()
+            whole = unhidden, batch.known, hints(batch.known, self.model.hint, self.source)
+        judged = judged_loss(judge, filled.detach(), known, hint, whole)
+        descend(self.optimisers["discriminator"], judged, clip=1.0)
+        losses = self.generator_losses(output, divergence, batch.values, weighed)
+        passed = adversarial_loss(judge(filled, hint), known)
+        losses["adversarial"] = self.model.adversarial * passed
+        total = torch.stack(list(losses.values())).sum()
+        descend(self.optimisers["generator"], total, clip=1.0)
+        return losses | {"discriminator": judged}
+
+    def hide(self, known: Tensor) -> tuple[Tensor, Tensor]:
+        """What the encoder may see, and the cells that the likelihood is of."""
+        if self.model.masking == "cell":
+            return known, known
+        hide = self.patterns.draw(len(known), known.shape[1], self.source).to(known)
+        return known * (1 - hide), known * hide
+
+    def decode(self, values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+        """The decoder's answer for one draw of z, and the KL term of each row."""
+        mean, log_variance = encode(self.networks, values, known, self.model.layout_.owners)
+        noise = normal(mean.shape, self.source, mean.device)
+        output = self.networks["decoder"](mean + noise * (0.5 * log_variance).exp())
+        return output, kl_to_standard(mean, log_variance)
+
+    def generator_losses(
+        self, output: Tensor, divergence: Tensor, values: Tensor, weighed: Tensor
+    ) -> dict[str, Tensor]:
+        """(likelihood + weight · KL) / mean of the mask, averaged over rows and columns."""
+        model = self.model
+        noise = cast(nn.ParameterDict, self.networks["noise"])["log"].clamp(-4.6, 1.0)
+        bounded = model.scaling == "minmax"
+        cells = likelihood_loss(output, values, weighed, noise, model.layout_, bounded)
+        share = weighed.mean().clamp(min=1e-3) * weighed.shape[1]
+        return {
+            "likelihood": cells.mean() / share,
+            "kl": model.divergence * divergence.mean() / share,
+        }
+
+    def validate(self) -> float | None:
+        if not len(self.held):
+            return None
+        with torch.no_grad():
+            hide = self.patterns.draw(len(self.held), self.held.known.shape[1], self.source)
+            hide = hide.to(self.held.known)
+            weights = self.held.known * hide
+            known = self.held.known * (1 - hide)
+            output, divergence = self.decode(self.held.values, known)
+            return float(
+                self.generator_losses(output, divergence, self.held.values, weights)["likelihood"]
+            )

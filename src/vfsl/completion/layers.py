@@ -1,0 +1,182 @@
+"""Layers and draws whose randomness comes from a passed torch Generator, never the global one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vfsl.completion.mixed import MixedEncoder, Span
+from vfsl.values import Array
+
+
+def source_from(rng: np.random.Generator) -> torch.Generator:
+    """A torch Generator seeded by a numpy one."""
+    return torch.Generator().manual_seed(int(rng.integers(2**63)))
+
+
+def linear(inputs: int, outputs: int, source: torch.Generator) -> nn.Linear:
+    """A linear layer with PyTorch's usual initial weights, drawn from ``source``."""
+    layer = nn.Linear(inputs, outputs, device="meta")
+    made: nn.Linear = _drawn(layer, 1 / math.sqrt(max(inputs, 1)), source)
+    return made
+
+
+def convolution(inputs: int, outputs: int, source: torch.Generator, **shape: Any) -> nn.Conv2d:
+    """A convolution with PyTorch's usual initial weights.
+
+    DC-GAN's deviation of 0.02 suits pictures under batch norm; rows of a few cells vanish in it.
+    """
+    layer = nn.Conv2d(inputs, outputs, device="meta", **shape)
+    made: nn.Conv2d = _drawn(layer, 1 / math.sqrt(inputs * layer.weight[0, 0].numel()), source)
+    return made
+
+
+def deconvolution(
+    inputs: int, outputs: int, source: torch.Generator, **shape: Any
+) -> nn.ConvTranspose2d:
+    """A transposed convolution with PyTorch's usual initial weights."""
+    layer = nn.ConvTranspose2d(inputs, outputs, device="meta", **shape)
+    bound = 1 / math.sqrt(outputs * layer.weight[0, 0].numel())
+    made: nn.ConvTranspose2d = _drawn(layer, bound, source)
+    return made
+
+
+def perceptron(widths: Sequence[int], source: torch.Generator) -> nn.Sequential:
+    """Linear layers with ReLU between them, none after the last."""
+    parts: list[nn.Module] = []
+    for inputs, outputs in pairwise(widths):
+        parts += [linear(inputs, outputs, source), nn.ReLU()]
+    return nn.Sequential(*parts[:-1])
+
+
+class Dropout(nn.Module):
+    """Dropout whose draws come from ``source``."""
+
+    def __init__(self, share: float, source: torch.Generator) -> None:
+        super().__init__()
+        self.share = share
+        self._source = source
+
+    def forward(self, values: Tensor) -> Tensor:
+        if not self.training or self.share == 0:
+            return values
+        kept = uniform(values.shape, self._source, values.device) >= self.share
+        return values * kept / (1 - self.share)
+
+
+def uniform(shape: Sequence[int], source: torch.Generator, device: Any = "cpu") -> Tensor:
+    """Uniform draws; always made on the CPU, so that every device gets the same."""
+    return torch.rand(tuple(shape), generator=source).to(device)
+
+
+def normal(shape: Sequence[int], source: torch.Generator, device: Any = "cpu") -> Tensor:
+    """Standard normal draws; always made on the CPU."""
+    return torch.randn(tuple(shape), generator=source).to(device)
+
+
+def gumbel(shape: Sequence[int], source: torch.Generator, device: Any = "cpu") -> Tensor:
+    """Standard Gumbel draws: the largest of logits plus these is a draw from their softmax."""
+    draws = uniform(shape, source, device).clamp_(1e-20, 1 - 1e-7)
+    return -torch.log(-torch.log(draws))
+
+
+class Layout:
+    """How a network sees an encoded table: all scalars first, then the one-hot choices.
+
+    Attributes
+    ----------
+    scalars : int
+    choices : list of Span
+        In order; their places are those of the encoder's matrix.
+    widths : list of int
+        Of the choices.
+    width : int
+    owners : Tensor
+        For each network column, the place of its table column.
+    """
+
+    def __init__(self, encoder: MixedEncoder) -> None:
+        first = [span for span in encoder.spans_ if span.kind == "scalar"]
+        self.choices: list[Span] = [span for span in encoder.spans_ if span.kind == "choice"]
+        self.scalars = len(first)
+        self.widths = [span.width for span in self.choices]
+        self.width = encoder.width
+        places = [np.arange(span.start, span.stop) for span in [*first, *self.choices]]
+        self._order = np.concatenate(places) if places else np.empty(0, dtype=np.intp)
+        self.owners = torch.from_numpy(encoder.owners[self._order].astype(np.int64))
+
+    def into(self, matrix: Array, device: Any = "cpu") -> Tensor:
+        """An encoder's matrix as the network's input."""
+        return torch.from_numpy(matrix[:, self._order].astype(np.float32)).to(device)
+
+    def back(self, values: Tensor) -> Array:
+        """The network's output as an encoder's matrix."""
+        matrix = np.empty((len(values), self.width))
+        matrix[:, self._order] = values.detach().cpu().numpy()
+        return matrix
+
+    def mask(self, observed: Array, device: Any = "cpu") -> Tensor:
+        """Which table cells are known (rows × columns) as one number a network column."""
+        return torch.from_numpy(observed.astype(np.float32)).to(device)[:, self.owners]
+
+    def split(self, values: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Scalars, and the blocks of choices."""
+        if not self.widths:
+            return values, ()
+        scalars, *blocks = torch.split_with_sizes(values, [self.scalars, *self.widths], dim=1)
+        return scalars, tuple(blocks)
+
+    def softmax(self, logits: Tensor, temperature: float = 1.0) -> Tensor:
+        """Choices by softmax, scalars as they are."""
+        scalars, blocks = self.split(logits)
+        return torch.cat([scalars, *(torch.softmax(b / temperature, 1) for b in blocks)], dim=1)
+
+    def tanh_gumbel(self, logits: Tensor, temperature: float, source: torch.Generator) -> Tensor:
+        """Scalars by tanh, choices by Gumbel-softmax: what a GAN shows its critic."""
+        scalars, blocks = self.split(logits)
+        if not blocks:
+            return torch.tanh(scalars)
+        noise = gumbel((len(logits), sum(self.widths)), source, logits.device)
+        soft = [
+            torch.softmax((block + part) / temperature, dim=1)
+            for block, part in zip(
+                blocks, torch.split_with_sizes(noise, self.widths, dim=1), strict=True
+            )
+        ]
+        return torch.cat([torch.tanh(scalars), *soft], dim=1)
+
+    def cross_entropy(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy of each choice, (rows, choices)."""
+        _, blocks = self.split(logits)
+        _, wanted = self.split(target)
+        if not blocks:
+            return logits.new_zeros((len(logits), 0))
+        losses = [
+            -(torch.log_softmax(block, 1) * want).sum(1)
+            for block, want in zip(blocks, wanted, strict=True)
+        ]
+        return torch.stack(losses, dim=1)
+
+    def draw(self, logits: Tensor, source: torch.Generator) -> Tensor:
+        """Choices drawn from their softmax, as one-hot blocks; scalars as they are."""
+        scalars, blocks = self.split(logits)
+        hot = []
+        for block in blocks:
+            chosen = (block + gumbel(block.shape, source, block.device)).argmax(1)
+            hot.append(nn.functional.one_hot(chosen, block.shape[1]).to(block.dtype))
+        return torch.cat([scalars, *hot], dim=1)
+
+
+def _drawn(layer: Any, bound: float, source: torch.Generator) -> Any:
+    """A layer made without weights, so that the global generator is not touched, with weights."""
+    layer = layer.to_empty(device="cpu")
+    with torch.no_grad():
+        for values in layer.parameters():
+            values.copy_((2 * torch.rand(values.shape, generator=source) - 1) * bound)
+    return layer

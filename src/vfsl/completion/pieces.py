@@ -1,0 +1,283 @@
+"""Pieces of work between the missing party, who leads, and the given party: fit, then score.
+
+Holds   the label holder (the missing party): the columns to be predicted, for common rows only; the
+        feature holder (the given party): its columns for common and remaining rows; the key holder:
+        the secret key, no data.
+Learns  the label holder: how many remaining rows there are, and beyond what the base estimator
+        shows (see its file) one prediction for each scored row, column and piece. The feature
+        holder: what the base shows it, and how many pieces there are. Which remaining rows have
+        joined the training rows enters as encrypted row weights only.
+
+Common rows come first in both parties' order, so "overlap", "all" and the parts of a cross-fit,
+which follow from the place in the common order, need no list of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from vfsl.channel import Channel, expect_integer
+from vfsl.completion.bases import Base, Pair, fresh_scores
+from vfsl.completion.selection import Floats, Places
+from vfsl.completion.sides import Side
+from vfsl.data import PartyTable
+from vfsl.errors import ConfigError, ProtocolError
+from vfsl.estimators.base import Part, Roles, Share
+from vfsl.values import Array, Disclosure, Disclosures
+
+_MOST = 1 << 40
+
+DISCLOSURES: Disclosures = {
+    "rows": Disclosure(int, "how many rows the sender has that are not common"),
+    "finished": Disclosure(int, "how many groups of columns an earlier attempt has finished"),
+    "resume": Disclosure(int, "how many groups of columns all parties have finished"),
+    "work": Disclosure(
+        dict,
+        "whether numbers or classes are predicted next, from which rows that both know, and "
+        "whether common or remaining rows are scored: the leader then has a prediction for "
+        "each of them",
+    ),
+}
+
+NUMBERS, CLASSES, END = "numbers", "classes", "end"
+OVERLAP, ALL, REST, NONE = "overlap", "all", "rest", "none"
+
+
+class Keeper(Protocol):
+    """Where a party keeps finished groups; `vfsl.store.Checkpoints` is one."""
+
+    def save(self, name: str, value: Any) -> None: ...
+
+    def load(self, name: str) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which rows: all common ones, all, the others, one part of a cross-fit or all but it."""
+
+    name: str
+    part: int = 0
+    parts: int = 0
+
+    def places(self, common: int, others: int) -> Places:
+        """Places in the order of common rows, then the others."""
+        if self.name == ALL:
+            return np.arange(common + others)
+        if self.name == REST:
+            return np.arange(common, common + others)
+        chosen = np.arange(common)
+        if self.name == "only":
+            return np.asarray(chosen[chosen % self.parts == self.part])
+        if self.name == "but":
+            return np.asarray(chosen[chosen % self.parts != self.part])
+        return chosen
+
+    def to_wire(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_wire(cls, value: Any, sender: str) -> Scope:
+        names = (OVERLAP, ALL, REST, NONE, "only", "but")
+        if not isinstance(value, Mapping) or value.get("name") not in names:
+            raise ProtocolError(f"Party {sender!r} ordered rows in no readable form.", sender)
+        part, parts = (
+            expect_integer(value.get(name), sender=sender, name=name, low=0, high=1000)
+            for name in ("part", "parts")
+        )
+        if value["name"] in ("only", "but") and part >= parts:
+            raise ProtocolError(f"Party {sender!r} ordered part {part} of {parts}.", sender)
+        return cls(value["name"], part, parts)
+
+
+@dataclass(eq=False)
+class Leader:
+    """The missing party's side of all pieces.
+
+    Parameters
+    ----------
+    channel : Channel
+    pair : Pair
+    role : Roles
+    rng : numpy.random.Generator
+    common : int
+        How many rows are common.
+    kept : Keeper, optional
+    """
+
+    channel: Channel
+    pair: Pair
+    role: Roles
+    rng: np.random.Generator
+    common: int
+    kept: Keeper | None = None
+    others: int = field(init=False)
+    resume: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        given = self.role.feature_holders[0]
+        self.others = expect_integer(
+            self.channel.receive(given, "rows"), sender=given, name="rows", low=0, high=_MOST
+        )
+        theirs = expect_integer(
+            self.channel.receive(given, "finished"),
+            sender=given,
+            name="finished",
+            low=0,
+            high=_MOST,
+        )
+        self.resume = min(theirs, finished(self.kept))
+        for party in self._told:
+            self.channel.send(party, "resume", self.resume)
+        self._number = 0
+        words = self.rng.integers(0, 1 << 32, 4).tolist()
+        self._words = [int(word) for word in words]
+
+    @property
+    def _told(self) -> tuple[str, ...]:
+        return (*self.role.feature_holders, self.role.key_holder)
+
+    def fit(
+        self,
+        table: PartyTable,
+        target: Array,
+        weights: Floats | None,
+        *,
+        classes: bool,
+        train: Scope,
+        score: Scope,
+        group: int,
+    ) -> tuple[Share, Array]:
+        """Train on some rows and score others.
+
+        Parameters
+        ----------
+        table : PartyTable
+            The leader's own columns for all rows, common ones first.
+        target, weights
+            Of all rows; those outside ``train`` are not used.
+        group : int
+            Whose model this is: the last one of a group is its result.
+
+        Returns
+        -------
+        share : Share
+        scores : array
+            Of the scored rows, as the base gives them.
+        """
+        base = self.pair.of(classes=classes)
+        here = self.channel.within(f"piece {self._number}")
+        order = {
+            "task": CLASSES if classes else NUMBERS,
+            "train": train.to_wire(),
+            "score": score.to_wire(),
+            "group": group,
+        }
+        for party in self._told:
+            here.send(party, "work", order)
+        trained = train.places(self.common, self.others)
+        part = Part(table, trained, target[trained], None if weights is None else weights[trained])
+        rng = np.random.default_rng([*self._words, self._number])
+        self._number += 1
+        share = base.train(here, part, role=self.role, rng=rng)
+        if share is None:
+            raise ConfigError("The base of VFPU-M gave the label holder no share of the model.")
+        scored = score.places(self.common, self.others)
+        if knows_scores(base, train, score):
+            return share, fresh_scores(base, share)[scored]
+        if not len(scored):
+            return share, np.zeros((0, 1))
+        answer = base.score(here.within("ask"), Part(table, scored), share, role=self.role)
+        return share, np.asarray(answer)
+
+    def end(self) -> None:
+        """Tell the others that all is done."""
+        for party in self._told:
+            self.channel.within(f"piece {self._number}").send(party, "work", {"task": END})
+
+
+def follow(
+    channel: Channel,
+    pair: Pair,
+    side: Side | None,
+    role: Roles,
+    rng: np.random.Generator,
+    kept: Keeper | None = None,
+) -> dict[int, Share]:
+    """The given party's or the key holder's side of all pieces: its last share of each group."""
+    leader, shares = role.label_holder, {}
+    if side is not None:
+        channel.send(leader, "rows", len(side.rest))
+        channel.send(leader, "finished", finished(kept))
+    resume = channel.receive(leader, "resume")
+    expect_integer(resume, sender=leader, name="resume", low=0, high=_MOST)
+    if kept is not None and side is not None:
+        shares = {group: share_from(kept.load(_name(group))["share"]) for group in range(resume)}
+    number = 0
+    words = [int(word) for word in rng.integers(0, 1 << 32, 4)]
+    while True:
+        here = channel.within(f"piece {number}")
+        order = here.receive(leader, "work")
+        if order.get("task") == END:
+            return shares
+        base, group = _ordered(order, pair, leader)
+        train, score = (Scope.from_wire(order.get(name), leader) for name in ("train", "score"))
+        random = np.random.default_rng([*words, number])
+        number += 1
+        share = base.train(here, _part(side, train), role=role, rng=random)
+        knows = knows_scores(base, train, score)
+        scored = None if side is None else score.places(len(side.overlap), len(side.rest))
+        if not knows and score.name != NONE and (scored is None or len(scored)):
+            base.score(here.within("ask"), _part(side, score), share, role=role)
+        if share is not None and side is not None:
+            shares[group] = share
+            if kept is not None:
+                kept.save(_name(group), {"share": plain(share)})
+
+
+def knows_scores(base: Base, train: Scope, score: Scope) -> bool:
+    """Whether the scored rows are training rows of a base that knows their scores anyway."""
+    among = train.name == ALL or train.name == score.name == OVERLAP
+    return among and hasattr(base, "training_scores")
+
+
+def _ordered(order: Mapping[str, Any], pair: Pair, leader: str) -> tuple[Base, int]:
+    if order.get("task") not in (NUMBERS, CLASSES):
+        raise ProtocolError(f"Party {leader!r} ordered unknown work.", leader)
+    group = expect_integer(order.get("group"), sender=leader, name="group", low=0, high=_MOST)
+    return pair.of(classes=order["task"] == CLASSES), group
+
+
+def _part(side: Side | None, scope: Scope) -> Part | None:
+    if side is None:
+        return None
+    return Part(side.table, side.rows[scope.places(len(side.overlap), len(side.rest))])
+
+
+def plain(share: Share) -> dict[str, Any]:
+    """A share as JSON values; training scores are not kept."""
+    return {
+        "party": share.party,
+        "model": share.model,
+        "state": dict(share.state),
+        "stop_reason": share.stop_reason,
+    }
+
+
+def share_from(content: Mapping[str, Any]) -> Share:
+    return Share(**content)
+
+
+def finished(kept: Keeper | None) -> int:
+    """How many groups, from the first on, a party has kept."""
+    count = 0
+    while kept is not None and kept.load(_name(count)) is not None:
+        count += 1
+    return count
+
+
+def _name(group: int) -> str:
+    return f"group {group}"

@@ -1,0 +1,381 @@
+"""VFPU-M: predict the other party's columns from one's own, and learn from confident predictions.
+
+Holds   the missing party: its columns for common rows; the given party: its columns for common and
+        remaining rows; the key holder: the secret key, no data.
+Learns  the missing party: predictions of its own columns for the given party's remaining rows. Of a
+        linear base they are linear combinations of the given party's columns: as many predicted
+        columns as the given party has show its table up to a linear map. The given party: nothing
+        beyond what the base shows it. See pieces.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vfsl.channel import Channel, expect_integer
+from vfsl.completion.bases import ROWS_PER_COLUMN, Pair, as_chances, as_values, make_pair
+from vfsl.completion.found import (
+    ALL_MOVED,
+    NOBODY,
+    STOPPED,
+    Found,
+    Outcome,
+    nothing_yet,
+    posed,
+)
+from vfsl.completion.pieces import (
+    ALL,
+    CLASSES,
+    DISCLOSURES,
+    NUMBERS,
+    OVERLAP,
+    REST,
+    Keeper,
+    Leader,
+    Scope,
+    follow,
+    plain,
+)
+from vfsl.completion.selection import (
+    Floats,
+    class_confidence,
+    spread_confidence,
+    step,
+    value_confidence,
+)
+from vfsl.completion.sides import Components, Side, context_table, principal
+from vfsl.completion.targets import Target, targets_of
+from vfsl.data import PartyTable
+from vfsl.data.checks import check_choice, check_count, check_share
+from vfsl.errors import ConfigError, ProtocolError
+from vfsl.estimators.base import Part, Roles, Share
+
+# True ends the loop of a column: its rounds so far, the last one last.
+Stop = Callable[[Sequence[Mapping[str, Any]]], bool]
+
+CONFIDENCES = ("seed", "spread")
+CONTEXTS = ("none", "preliminary")
+
+
+@dataclass
+class VFPUM:
+    """Self-training across parties for columns that one of them lacks.
+
+    Parameters
+    ----------
+    base : {"linear", "rf", "gbdt", "xgb", "lgb"} or Pair
+        The federated estimator; a linear base trains all numeric columns in the same rounds.
+    alpha : float
+        Least confidence of a pseudo-label (α).
+    k : float
+        The share of the confident rows that a round takes, rounded up.
+    rounds : int
+        Most rounds (T). 1 is a direct model of the common rows.
+    confidence : {"seed", "spread"}
+        For numbers: 1 − |ŷ − μ|/σ of the seeds, which favours predictions near the mean, or how
+        small an error is expected by a model of errors (``spread`` of ``train``). Categories use
+        their largest probability.
+    context : {"none", "preliminary"}
+        Whether the missing party's other columns take part, on remaining rows by a first fill.
+    stop : callable, optional
+        A further rule: gets a column's rounds so far and says whether to end.
+    """
+
+    name: ClassVar[str] = "vfpu-m"
+
+    base: str | Pair = "linear"
+    alpha: float = 0.8
+    k: float = 0.1
+    rounds: int = 10
+    confidence: str = "seed"
+    context: str = "none"
+    stop: Stop | None = None
+
+    def train(
+        self,
+        channel: Channel,
+        side: Side | None,
+        *,
+        role: Roles,
+        rng: np.random.Generator,
+        columns: Sequence[str] = (),
+        context: PartyTable | None = None,
+        spread: Mapping[str, Floats] | None = None,
+        kept: Keeper | None = None,
+    ) -> Outcome:
+        """One party's side.
+
+        Parameters
+        ----------
+        side : Side or None
+            The party's table and rows; None at the key holder.
+        columns : sequence of str
+            At the missing party: the columns to predict.
+        context : PartyTable, optional
+            At the missing party: its columns for all rows, those of remaining rows preliminary.
+        spread : mapping, optional
+            At the missing party: the expected error of each remaining row, by numeric column.
+        kept : Keeper, optional
+            Where this party keeps finished groups of columns, to go on from after a failure.
+        """
+        self.check()
+        pair = make_pair(self.base)
+        channel = channel.within(self.name, DISCLOSURES)
+        if channel.me == role.label_holder:
+            if side is None:
+                raise ConfigError(f"Party {channel.me!r} needs its table to complete it.")
+            leader = Leader(channel, pair, role, rng, len(side.overlap), kept)
+            return self._lead(leader, side, columns, context, spread or {})
+        components = None
+        if side is not None:
+            side, components = prepared(side, pair)
+        return Outcome({}, follow(channel, pair, side, role, rng, kept), [], components)
+
+    def score(
+        self,
+        channel: Channel,
+        table: PartyTable | None,
+        outcome: Outcome,
+        *,
+        role: Roles,
+    ) -> dict[str, Floats]:
+        """One party's side of predicting new rows of the given party.
+
+        Parameters
+        ----------
+        table : PartyTable or None
+            At the given party the new rows; None elsewhere.
+        outcome : Outcome
+            What this party has from training; the key holder's is empty.
+
+        Returns
+        -------
+        dict by column
+            At the missing party: numbers (rows,) or probabilities (rows, classes), by the last
+            model of each column.
+        """
+        self.check()
+        if self.context != "none":
+            raise ConfigError(
+                "VFPUM can predict new rows only with context='none': the missing party has no "
+                "columns for them."
+            )
+        pair = make_pair(self.base)
+        channel = channel.within(self.name, DISCLOSURES)
+        given = role.feature_holders[0]
+        if channel.me == role.label_holder:
+            return self._ask(channel, pair, outcome, role)
+        rows = 0
+        if table is not None:
+            table = table if outcome.components is None else outcome.components.transform(table)
+            rows = len(table)
+        groups = sorted(outcome.shares)
+        if channel.me == given:
+            for party in (role.label_holder, role.key_holder):
+                channel.send(party, "rows", rows)
+                channel.send(party, "finished", len(groups))
+        else:
+            groups = list(range(_announced(channel, given)[1]))
+        for group in groups:
+            share = outcome.shares.get(group)
+            part = None if table is None else Part(table, np.arange(rows, dtype=np.int64))
+            order = channel.within(f"group {group}").receive(role.label_holder, "work")
+            base = pair.of(classes=order.get("task") == CLASSES)
+            base.score(channel.within(f"group {group}"), part, share, role=role)
+        return {}
+
+    def _ask(
+        self, channel: Channel, pair: Pair, outcome: Outcome, role: Roles
+    ) -> dict[str, Floats]:
+        given = role.feature_holders[0]
+        rows, count = _announced(channel, given)
+        if count != len(outcome.groups):
+            raise ProtocolError(
+                f"Party {given!r} has {count} models; expected {len(outcome.groups)}.", given
+            )
+        answers: dict[str, Floats] = {}
+        for group, names in enumerate(outcome.groups):
+            here = channel.within(f"group {group}")
+            targets = [outcome.found[name].target for name in names]
+            classes = targets[0].classes
+            for party in (given, role.key_holder):
+                here.send(party, "work", {"task": CLASSES if classes else NUMBERS})
+            base, share = pair.of(classes=classes), outcome.shares[group]
+            table = context_table(channel.me, None, rows, [], placeholder=not pair.linear)
+            part = Part(table, np.arange(rows, dtype=np.int64))
+            scores = np.asarray(base.score(here, part, share, role=role))
+            if classes:
+                answers[names[0]] = as_chances(base, share, scores, len(targets[0].levels))
+            else:
+                values = as_values(base, share, scores)
+                answers |= {name: values[:, place] for place, name in enumerate(names)}
+        return answers
+
+    def _lead(
+        self,
+        leader: Leader,
+        side: Side,
+        columns: Sequence[str],
+        context: PartyTable | None,
+        spread: Mapping[str, Floats],
+    ) -> Outcome:
+        targets = targets_of(side.table.take(side.overlap), columns)
+        outcome = Outcome({}, {}, groups_of(targets, leader.pair, together=self.context == "none"))
+        by_name = {target.name: target for target in targets}
+        for number, names in enumerate(outcome.groups):
+            group = [by_name[name] for name in names]
+            if number < leader.resume and leader.kept is not None:
+                content = leader.kept.load(f"group {number}")
+                found = [
+                    Found.from_dict(one, target)
+                    for one, target in zip(content["found"], group, strict=True)
+                ]
+                outcome.shares[number] = Share(**content["share"])
+            else:
+                found, share = self._loop(leader, side, group, context, spread, number)
+                outcome.shares[number] = share
+                if leader.kept is not None:
+                    content = {"found": [one.to_dict() for one in found], "share": plain(share)}
+                    leader.kept.save(f"group {number}", content)
+            outcome.found |= {one.target.name: one for one in found}
+        leader.end()
+        return outcome
+
+    def _loop(
+        self,
+        leader: Leader,
+        side: Side,
+        group: Sequence[Target],
+        context: PartyTable | None,
+        spread: Mapping[str, Floats],
+        number: int,
+    ) -> tuple[list[Found], Share]:
+        """All rounds of columns that train together."""
+        classes = group[0].classes
+        own = None if self.context == "none" else context
+        table = context_table(
+            side.table.party,
+            own,
+            leader.common + leader.others,
+            [target.name for target in group],
+            placeholder=not leader.pair.linear,
+        )
+        if own is not None and leader.pair.linear:
+            most = columns_for(leader.common)
+            table = Components.fit(table, leader.common, most).transform(table)
+        found = [nothing_yet(target, leader.others) for target in group]
+        open_: list[Found] = list(found)
+        share: Share | None = None
+        for turn in range(1, self.rounds + 1):
+            moved = any(one.moves.moved.any() for one in found)
+            target, weights = posed(found, leader.common)
+            share, scores = leader.fit(
+                table,
+                target,
+                weights if moved or (weights[: leader.common] != 1).any() else None,
+                classes=classes,
+                train=Scope(ALL if moved else OVERLAP),
+                score=Scope(REST),
+                group=number,
+            )
+            base = leader.pair.of(classes=classes)
+            for place, one in enumerate(found):
+                if classes:
+                    answer = as_chances(base, share, scores, len(one.target.levels))
+                else:
+                    answer = as_values(base, share, scores)[:, [place]]
+                if one in open_:
+                    self._round(one, turn, answer, spread.get(one.target.name))
+            open_ = [one for one in open_ if not self._ended(one, turn)]
+            if not open_:
+                break
+        if share is None:
+            raise ConfigError("VFPU-M needs at least one round.")
+        return found, share
+
+    def _round(self, one: Found, number: int, answer: Floats, spread: Floats | None) -> None:
+        """Steps 2 to 5 of the seed for one column."""
+        waiting = one.moves.waiting
+        if one.target.classes:
+            guess = answer.argmax(axis=1).astype(np.float64)
+            sure = class_confidence(answer)
+            if one.chances is not None:
+                one.chances[waiting] = answer[waiting]
+            now = sure[waiting]
+        else:
+            guess = answer[:, 0]
+            if self.confidence == "spread" and spread is not None:
+                sure = spread_confidence(spread, one.target.deviation)
+                now = sure[waiting]
+            else:
+                now = value_confidence(guess[waiting])
+        one.predicted = guess
+        one.confidence[waiting] = now
+        picked = step(one.moves, number, guess[waiting], now, self.alpha, self.k)
+        one.rounds.append(
+            {
+                "round": number,
+                "waiting": len(waiting),
+                "confident": len(picked.candidates),
+                "chosen": len(picked.chosen),
+                "least confidence": float(now.min()) if len(now) else None,
+            }
+        )
+
+    def _ended(self, one: Found, number: int) -> bool:
+        last = one.rounds[-1]
+        if not len(one.moves.waiting):
+            one.stop_reason = ALL_MOVED
+        elif not last["chosen"]:
+            # The same model on the same rows would choose nobody again.
+            one.stop_reason = NOBODY
+        elif self.stop is not None and self.stop(one.rounds):
+            one.stop_reason = STOPPED
+        else:
+            return number >= self.rounds
+        return True
+
+    def check(self) -> None:
+        """Refuse parameters that make no sense."""
+        make_pair(self.base)
+        check_share("VFPUM", "alpha", self.alpha)
+        check_share("VFPUM", "k", self.k)
+        if self.k == 0:
+            raise ConfigError("The k parameter of VFPUM must be above 0. Got 0 instead.")
+        check_count("VFPUM", "rounds", self.rounds, 1)
+        check_choice("VFPUM", "confidence", self.confidence, CONFIDENCES)
+        check_choice("VFPUM", "context", self.context, CONTEXTS)
+
+
+def _announced(channel: Channel, given: str) -> tuple[int, int]:
+    """How many rows and models the given party has."""
+    rows, models = (
+        expect_integer(channel.receive(given, name), sender=given, name=name, low=0, high=1 << 40)
+        for name in ("rows", "finished")
+    )
+    return rows, models
+
+
+def prepared(side: Side, pair: Pair) -> tuple[Side, Components | None]:
+    """The given party's columns as its base takes them."""
+    if not pair.linear:
+        return side, None
+    return principal(side, columns_for(len(side.overlap)))
+
+
+def columns_for(common: int) -> int:
+    """How many columns a party may bring to a linear model: a cross-fit trains on 4/5 of rows."""
+    return max(int(common * 0.8) // ROWS_PER_COLUMN, 1)
+
+
+def groups_of(targets: Sequence[Target], pair: Pair, *, together: bool = True) -> list[list[str]]:
+    """Which columns train in the same rounds: all numbers of a linear base, else each alone."""
+    numbers = [target.name for target in targets if not target.classes]
+    alone = [[target.name] for target in targets if target.classes]
+    if pair.linear and together and numbers:
+        return [numbers, *alone]
+    return [[name] for name in numbers] + alone

@@ -1,0 +1,255 @@
+"""The label holder's passes over the data: outputs of all parties in, their gradients out.
+
+The label holder sees of each party only what `Peer` gives, whether the party is another
+organisation (protocol.Remote), or in this process (Local).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from vfsl.evidence.member import Floats, Learning, Member
+from vfsl.evidence.opinion import Opinion, fuse, losses, opinion_of, probability
+from vfsl.evidence.removal import Leaving, Watch
+from vfsl.evidence.rows import Numbers, Universe, deal
+from vfsl.values import Array
+
+Present = npt.NDArray[np.bool_]
+
+
+class Peer(Protocol):
+    """What training needs of a party's network."""
+
+    def plan(self, rate: float, batches: Sequence[Numbers], with_fill: bool) -> None:
+        """Announce one pass: the party's own row numbers of each batch."""
+
+    def outputs(self) -> Floats:
+        """The party's outputs for the next batch that it takes part in."""
+        ...
+
+    def learn(self, gradient: Floats) -> None:
+        """One step by the gradient of the last outputs."""
+
+    def answer(self, rows: Numbers, with_fill: bool) -> Floats:
+        """Outputs without learning."""
+        ...
+
+
+class Local:
+    """A party's network in this process."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self._work: list[Numbers] = []
+        self._with_fill = False
+
+    def plan(self, rate: float, batches: Sequence[Numbers], with_fill: bool) -> None:
+        self.member.begin(rate)
+        self._work = taking_part(batches, with_fill)[::-1]
+        self._with_fill = with_fill
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there are batches left in this pass."""
+        return bool(self._work)
+
+    def outputs(self) -> Floats:
+        return self.member.outputs(self._work.pop(), self._with_fill)
+
+    def learn(self, gradient: Floats) -> None:
+        self.member.learn(gradient)
+
+    def answer(self, rows: Numbers, with_fill: bool) -> Floats:
+        return self.member.answer(rows, with_fill)
+
+
+def taking_part(batches: Sequence[Numbers], with_fill: bool) -> list[Numbers]:
+    """The batches in which a party says anything at all."""
+    return [rows for rows in batches if with_fill or len(rows)]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What the networks are trained for.
+
+    Attributes
+    ----------
+    evidential : bool
+        Outputs are evidence, fused as opinions; otherwise scores, added up under a softmax.
+    classes : int
+    fills : bool
+        An absent party says what it says of its mean row; otherwise nothing.
+    fusion : str
+    party_loss : float
+        Weight of each party's own loss on the rows that it has.
+    """
+
+    evidential: bool
+    classes: int
+    fills: bool
+    fusion: str = "sequence"
+    party_loss: float = 0.0
+
+    def lengthen(self, output: Tensor, present: Present) -> Tensor:
+        """One output for each row of the batch; what was sent has present rows, then the mean row.
+
+        No evidence at all is the vacuous opinion, and a score of 0 changes no sum.
+        """
+        index = np.cumsum(present) - 1
+        index[~present] = int(present.sum())  # the mean row, or the row of zeros added here
+        if not self.fills:
+            output = torch.cat([output, torch.zeros(1, self.classes, dtype=output.dtype)])
+        return output[torch.as_tensor(index)]
+
+    def losses(
+        self, outputs: Sequence[Tensor], present: Sequence[Present], labels: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The weighted mean loss, and of each row the class probabilities and the uncertainty."""
+        if self.evidential:
+            opinions = [opinion_of(output) for output in outputs]
+            fused = fuse(opinions, self.fusion)
+            each, doubt = losses(fused, labels), fused.uncertainty.detach()
+            chances = probability(fused).detach()
+            own = [losses(opinion, labels) for opinion in opinions] if self.party_loss else []
+        else:
+            total = torch.stack(list(outputs)).sum(dim=0)
+            each, chances = _cross_entropy(total, labels), torch.softmax(total.detach(), dim=1)
+            doubt = 1 - chances.max(dim=1).values
+            own = [_cross_entropy(output, labels) for output in outputs] if self.party_loss else []
+        loss = (each * weights).mean()
+        for losses_, here in zip(own, present, strict=False):
+            heard_rows = weights * torch.as_tensor(here, dtype=weights.dtype)
+            loss = loss + self.party_loss * (losses_ * heard_rows).mean()
+        return loss, chances, doubt
+
+
+class Step(NamedTuple):
+    """What one batch came to."""
+
+    loss: float
+    disputed: Array  # how much less likely than the likeliest class each row's label is
+    uncertainty: Array
+
+
+def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(scores, labels, reduction="none")
+
+
+def train_batch(
+    peers: Sequence[Peer],
+    present: Sequence[Present],
+    labels: Numbers,
+    weights: Array,
+    objective: Objective,
+) -> Step:
+    """One step of all parties; the others' outputs are waited for last, and answered first."""
+    taking = [objective.fills or bool(here.any()) for here in present]
+    sent = [peer.outputs() if takes else None for peer, takes in zip(peers, taking, strict=True)]
+    leaves = [None if one is None else _leaf(one) for one in sent]
+    nobody = torch.zeros(0, objective.classes, dtype=torch.float64)
+    outputs = [
+        objective.lengthen(nobody if leaf is None else leaf.double(), here)
+        for leaf, here in zip(leaves, present, strict=True)
+    ]
+    loss, chances, uncertainty = objective.losses(
+        outputs, present, torch.as_tensor(labels), torch.as_tensor(weights)
+    )
+    torch.autograd.backward([loss])
+    for peer, leaf in reversed(list(zip(peers, leaves, strict=True))):
+        if leaf is not None:
+            gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+            peer.learn(gradient.numpy())
+    disputed = dispute(chances.numpy(), labels)
+    return Step(float(loss.detach()), disputed, uncertainty.numpy())
+
+
+def dispute(chances: Array, labels: Numbers) -> Array:
+    """1 − p_label / p_max: 0 where the label is the likeliest class, and before anything is known.
+
+    The plain 1 − p_label starts at 1 − 1/K for every row, so at first all rows would leave.
+    """
+    return np.asarray(1 - chances[np.arange(len(labels)), labels] / chances.max(axis=1))
+
+
+def _leaf(sent: Floats) -> Tensor:
+    # A copy: what came over a channel is read-only.
+    return torch.tensor(np.array(sent), requires_grad=True)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over the training rows."""
+
+    epoch: int
+    rows: int
+    loss: float
+    uncertainty: float
+    leaving: Leaving | None
+
+
+def train_pass(
+    peers: Mapping[str, Peer],
+    universe: Universe,
+    watch: Watch,
+    labels: Numbers,
+    weights: Array,
+    objective: Objective,
+    learning: Learning,
+    epoch: int,
+    rng: np.random.Generator,
+    score: str = "uncertainty",
+    repeats: int = 1,
+) -> Pass:
+    """Train on all rows that are still there, overlap rows some times; epochs count from 1."""
+    rows = repeated(watch.rows, universe.overlap, repeats)
+    batches = deal(rows, learning.batch_size, rng)
+    locals_ = {p: [universe.local(p, batch) for batch in batches] for p in universe.parties}
+    for party, peer in reversed(list(peers.items())):
+        own = [numbers[numbers >= 0] for numbers in locals_[party]]
+        peer.plan(learning.rate(epoch - 1), own, objective.fills)
+    ordered = [peers[party] for party in universe.parties]
+    loss = uncertainty = 0.0
+    for number, batch in enumerate(batches):
+        present = [locals_[party][number] >= 0 for party in universe.parties]
+        step = train_batch(ordered, present, labels[batch], weights[batch], objective)
+        watch.see(batch, step.uncertainty if score == "uncertainty" else step.disputed)
+        loss += step.loss * len(batch) / len(rows)
+        uncertainty += float(step.uncertainty.sum()) / len(rows)
+    return Pass(epoch, len(rows), loss, uncertainty, watch.end_epoch(epoch))
+
+
+def repeated(rows: Numbers, overlap: int, repeats: int) -> Numbers:
+    """The rows with those of the overlap repeated, but never until they outnumber the others."""
+    shared = rows[rows < overlap]
+    most = 1 + (len(rows) - len(shared)) // max(len(shared), 1)
+    return np.concatenate([np.repeat(shared, min(repeats, most)), rows[rows >= overlap]])
+
+
+def heard(
+    peers: Mapping[str, Peer], universe: Universe, rows: Numbers, fills: bool
+) -> tuple[list[Floats], list[Present]]:
+    """What every party says of these rows, lengthened, and who has which."""
+    outputs, present = [], []
+    for party in universe.parties:
+        local = universe.local(party, rows)
+        here = local >= 0
+        said = peers[party].answer(local[here], fills)
+        full = np.zeros((len(rows), said.shape[1]), dtype=np.float32)
+        full[here] = said[: int(here.sum())]
+        if fills:
+            full[~here] = said[-1]
+        outputs.append(full)
+        present.append(here)
+    return outputs, present
+
+
+def opinions_from(outputs: Sequence[Floats]) -> list[Opinion]:
+    return [opinion_of(np.asarray(output, dtype=np.float64)) for output in outputs]

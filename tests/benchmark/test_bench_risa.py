@@ -1,0 +1,144 @@
+"""The RISA experiment: its splits, its kept cells, its tables and goals, and a tiny run."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from vfsl.benchmark import risa, risa_time
+from vfsl.benchmark.risa import (
+    METHODS,
+    Cells,
+    Plan,
+    RisaOutcome,
+    goals,
+    summarise,
+    validation,
+)
+from vfsl.benchmark.risa_data import Task, make_case, split_rows
+from vfsl.data import available, load
+
+DIGITS = Task("digits", 300, 200, epochs=2)
+
+
+def test_a_case_has_the_same_people_in_the_overlap_only():
+    case = make_case(DIGITS, 0.1, 0)
+    problem = case.problem
+    assert problem.overlap == 30
+    assert [len(view.inputs) for view in problem.views] == [300, 300]
+    assert problem.classes == 10
+    assert len(case.truth) == len(case.judged[0]) == len(case.judged[1]) == 200
+    whole = make_case(DIGITS, 1.0, 0).problem.views
+    kept = [
+        (one.inputs.numbers == other.inputs.numbers).all(dim=1).numpy()
+        for one, other in zip(problem.views, whole, strict=True)
+    ]
+    assert kept[0].all()
+    assert kept[1][:30].all()
+    assert kept[1][30:].mean() < 0.1
+
+
+def test_validation_rows_are_never_test_rows():
+    content = load("digits")
+    splits = {
+        judge: [split_rows(content, task, seed, np.random.default_rng(seed)) for seed in range(3)]
+        for judge, task in (("test", DIGITS), ("validation", validation(DIGITS)))
+    }
+    tested = {row for _, judged in splits["test"] for row in judged}
+    for train, judged in splits["validation"]:
+        assert not tested & set(judged)
+        assert not tested & set(train)
+        assert not set(train) & set(judged)
+
+
+@pytest.mark.data
+def test_criteo_folds_cover_every_row_once():
+    if "criteo" not in available():
+        pytest.skip("criteo is not here")
+    content = load("criteo")
+    task = Task("criteo", 6_400, 1_600, epochs=1)
+    folds = [split_rows(content, task, seed, np.random.default_rng(seed))[1] for seed in range(5)]
+    assert sorted(np.concatenate(folds).tolist()) == list(range(len(content.frame)))
+
+
+def test_a_finished_cell_is_not_computed_again(tmp_path):
+    calls = []
+
+    def compute():
+        calls.append(1)
+        return {"both": 1.5}
+
+    for _ in range(2):
+        assert Cells(tmp_path).get({"seed": 1}, compute) == {"both": 1.5}
+    assert Cells(tmp_path).get({"seed": 2}, compute) == {"both": 1.5}
+    assert len(calls) == 2
+
+
+def lines(**scores):
+    """Two seeds of all methods in two cells; scores of "both" by method, 80 for the others."""
+    return [
+        {
+            "data": data,
+            "overlap": overlap,
+            "seed": seed,
+            "method": name,
+            "metric": "accuracy",
+            "both": scores.get(name.replace(" ", "_").replace("+", "_"), 80.0) + seed,
+            "A alone": 70.0,
+            "B alone": 60.0,
+            "seconds": 2.0,
+        }
+        for data, overlap in (("mnist", 0.01), ("census", 0.1))
+        for seed in (0, 1)
+        for name in (*METHODS, "IMP")
+    ]
+
+
+def test_rows_have_means_deviations_and_paired_gaps():
+    rows = summarise(lines(RISA_plus=82.0, FedCVT=81.0))
+    assert len(rows) == 2 * (len(METHODS) + 1)
+    plus = next(row for row in rows if row["method"] == "RISA plus")
+    assert (plus["both"], plus["both ±"], plus["seeds"]) == (82.5, 0.5, 2)
+    assert plus["gap to best rival"] == 1.0
+    assert next(row for row in rows if row["method"] == "Local")["gap to best rival"] == -1.0
+
+
+def test_goals_reached_and_missed():
+    good = goals(lines(RISA_plus=82.0, VFL=60.0))
+    assert len(good) == 6
+    assert all(line.endswith(": reached.") for line in good), good
+    worse = goals(lines(RISA_plus=78.0, VFL=77.0, IMP=85.0))
+    missed = [place for place, line in enumerate(worse) if "NOT reached" in line]
+    assert missed == [0, 1, 2, 3, 4, 5]
+
+
+def test_latex_has_the_best_in_bold(tmp_path):
+    outcome = RisaOutcome("risa", "title", summarise(lines(RISA_plus=82.0)))
+    outcome.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "risa.csv",
+        "risa.json",
+        "risa.md",
+        "risa.tex",
+    ]
+    text = (tmp_path / "risa.tex").read_text()
+    assert text.count("\\textbf{82.50 $\\pm$ 0.50}") == 2
+    assert text.count("\\textbf") == 2
+    assert "mnist 1\\% & census 10\\%" in text
+
+
+@pytest.mark.slow
+def test_a_tiny_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("VFSL_BENCH_CACHE", str(tmp_path))
+    plan = Plan(((DIGITS, (0.2,), 1), (Task("nothing", 1, 1, 1), (0.1,), 1)), timed=("digits",))
+    monkeypatch.setattr(risa, "QUICK", plan)
+    monkeypatch.setitem(risa_time.TASKS, "digits", Task("digits", 200, 50, epochs=3, batch_size=32))
+    heard = []
+    outcome = risa.run(True, heard.append)
+    named = [row["method"] for row in outcome.rows if "method" in row]
+    assert named == list(METHODS)
+    assert all(row["both"] > 10 for row in outcome.rows if "method" in row)
+    assert "nothing was left out" in outcome.notes[0]
+    assert outcome.rows[-1]["ratio"] > 0
+    assert outcome.rows[-1]["MB an epoch"] > 0
+    assert len(list((tmp_path / "risa").iterdir())) == len(METHODS)

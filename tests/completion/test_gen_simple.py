@@ -1,0 +1,129 @@
+"""Mean/mode and hot-deck, the registry, and life without PyTorch."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vfsl.completion
+from vfsl.completion import HotDeck, MeanMode, available, completer, find
+from vfsl.completion.registry import METHODS
+from vfsl.errors import ConfigError, DataError
+
+
+def table():
+    return pd.DataFrame(
+        {
+            "x": [1, 2, 6, None, None],
+            "w": [0.5, 0.5, 1.5, 2.5, 2.5],
+            "c": ["a", "a", "b", None, "b"],
+        }
+    ).astype({"x": "Int64"})
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def test_mean_and_mode_by_hand():
+    done = MeanMode().fit(table(), rng()).complete(table(), rng())
+    assert done.values["x"].tolist() == [1, 2, 6, 3, 3]
+    assert str(done.values["x"].dtype) == "Int64"
+    assert done.means["x"].tolist() == [1, 2, 6, 3, 3]
+    assert done.values["c"].tolist() == ["a", "a", "b", "a", "b"]
+    assert done.probabilities["c"].iloc[3].tolist() == [0.5, 0.5]
+    assert done.probabilities["c"].iloc[2].tolist() == [0.0, 1.0]
+    deviation = np.std([1, 2, 6])
+    assert done.spread["x"].tolist() == pytest.approx([0, 0, 0, deviation, deviation])
+    assert done.confidence["x"].tolist() == [1, 1, 1, 0, 0]
+    assert done.confidence["c"].tolist() == [1, 1, 1, 0.5, 1]
+    assert done.filled.to_numpy().sum() == 3
+
+
+def test_hot_deck_takes_whole_blocks_from_one_donor():
+    source = pd.DataFrame({"k": range(40), "p": range(40), "q": range(40)}).astype(float)
+    source.loc[20:, ["p", "q"]] = np.nan
+    done = HotDeck().fit(source, rng()).complete(source, rng(1))
+    filled = done.values.iloc[20:]
+    assert (filled["p"] == filled["q"]).all()
+    assert filled["p"].nunique() > 5
+    assert set(filled["p"]) <= set(range(20))
+    again = HotDeck().fit(source, rng()).complete(source, rng(1))
+    pd.testing.assert_frame_equal(done.values, again.values)
+    assert np.isnan(done.confidence["p"].iloc[20:]).all()
+
+
+def test_hot_deck_among_neighbours():
+    source = pd.DataFrame({"k": [0.0, 1.0, 10.0, 11.0, 10.5], "v": [1.0, 1.0, 9.0, 9.0, np.nan]})
+    done = HotDeck(neighbours=2).fit(source, rng()).complete(source, rng())
+    assert done.values["v"].iloc[4] == 9.0
+
+
+def test_hot_deck_without_a_donor_says_so():
+    source = pd.DataFrame({"p": [1.0, np.nan], "q": [np.nan, 2.0]})
+    both = pd.DataFrame({"p": [np.nan], "q": [np.nan]})
+    with pytest.raises(DataError, match="no donor row"):
+        HotDeck().fit(source, rng()).complete(both, rng())
+
+
+@pytest.mark.parametrize("method", [MeanMode(), HotDeck()])
+def test_completers_refuse_what_they_cannot_do(method):
+    with pytest.raises(ConfigError, match="call fit first"):
+        method.complete(table(), rng())
+    with pytest.raises(DataError, match="has no rows"):
+        method.fit(table().iloc[:0], rng())
+    with pytest.raises(ConfigError, match="numpy Generator"):
+        method.fit(table(), 0)
+    method.fit(table(), rng())
+    with pytest.raises(DataError, match="'z' was not in the table"):
+        method.complete(table().assign(z=1.0), rng())
+
+
+def test_every_registered_name_leads_to_its_class():
+    assert available()[:2] == ["mean", "hot-deck"]
+    assert set(available("generator")) == {"ctgan", "tablegan", "ctabgan", "vae", "tvae", "tabddpm"}
+    assert available("protocol") == ["vfgain"]
+    for name, method in METHODS.items():
+        assert find(name).__name__ == method.path.partition(":")[2]
+        assert getattr(vfsl.completion, find(name).__name__) is find(name)
+
+
+def test_unknown_names_and_settings():
+    with pytest.raises(ConfigError, match="did you mean 'ctgan'"):
+        find("ctgam")
+    with pytest.raises(ConfigError, match="cannot be made with these settings"):
+        completer("mean", colour="red")
+    with pytest.raises(ConfigError, match="runs between parties"):
+        completer("vfgain")
+    with pytest.raises(ConfigError, match="kind parameter of available"):
+        available("gan")
+    assert completer("tvae", epochs=3, draws=7).draws == 7
+    assert completer("tvae", epochs=3).generator.epochs == 3
+
+
+def test_without_pytorch_the_rest_works_and_one_sentence_says_why():
+    code = """
+import sys
+sys.modules["torch"] = None
+import vfsl, vfsl.completion
+from vfsl.errors import ConfigError
+assert "ctgan" in vfsl.completion.available()
+vfsl.completion.completer("mean")
+try:
+    vfsl.completion.completer("ctgan")
+except ConfigError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (
+        "Method 'ctgan' needs PyTorch, which is not installed; install it with "
+        "pip install 'vfsl[deep]'."
+    )
+
+
+def test_importing_completion_does_not_load_pytorch():
+    code = "import sys, vfsl.completion; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,264 @@
+"""VF-GAIN: equal to one network in one process, what crosses, and what it refuses."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from gen_cases import block_frame, rng
+from torch import Tensor
+
+from vfsl.align import RowPlan, RowShare
+from vfsl.channel import Transcript, run_together, wire
+from vfsl.completion import VFGAIN
+from vfsl.completion.imputers import vfgain
+from vfsl.completion.imputers.split import Embedder, Filler, Plan
+from vfsl.completion.training import arrays_of, using_threads
+from vfsl.data import PartyTable
+from vfsl.errors import ConfigError, DataError, ProtocolError
+from vfsl.federation import simulate
+
+PLAN = Plan(epochs=3, batch_size=40, width=16, embedding=4)
+A, B = ["a1", "a2"], ["b1", "b2", "kind"]
+
+
+def party(frame, name):
+    return PartyTable.from_frame(frame.assign(id=np.arange(len(frame))), party=name, id="id")
+
+
+def tables(rows=120, seed=0):
+    frame, _, _ = block_frame(rows, seed)
+    return party(frame[A], "A"), party(frame[B], "B")
+
+
+def train(given, missing, plan=PLAN, transcript=None, on="memory"):
+    roles = {"A": given_role(given, plan), "B": missing_role(missing, plan)}
+    return run_together(roles, transcript=transcript, on=on)
+
+
+def given_role(table, plan):
+    return partial(vfgain._train_given, table=table, imputer="B", plan=plan, rng=rng(1))
+
+
+def missing_role(table, plan):
+    return partial(vfgain._train_missing, table=table, embedder="A", plan=plan, rng=rng(2))
+
+
+def one_process(given, missing, plan):
+    """The same networks as one graph: gradients flow through the embedding by autograd alone."""
+    with using_threads(1):
+        embedder = Embedder.learn(plan, given, rng(1))
+        source = rng(2)
+        filler = Filler.learn(plan, missing, (), source)
+        order = torch.Generator().manual_seed(int(source.integers(2**63)))
+        inputs, rows = embedder.inputs(given), filler.rows(missing)
+        held = plan.held(len(given))
+        best, kept = None, None
+        for _ in range(plan.epochs):
+            for batch in plan.batches(len(given) - held, order):
+                vectors: Tensor = embedder.embed(inputs[held + batch])
+                losses = filler.losses(rows.take(held + batch), vectors)
+                optimisers = [embedder.optimiser, filler.optimisers["generator"]]
+                for optimiser in optimisers:
+                    optimiser.zero_grad(set_to_none=True)
+                (losses["cells"] + losses["adversarial"]).backward()
+                for optimiser in optimisers:
+                    optimiser.step()
+            with torch.no_grad():
+                score = filler.judge(rows.take(slice(held)), embedder.embed(inputs[:held]))
+            if best is None or score < best:
+                best = score
+                kept = [
+                    {k: v.copy() for k, v in arrays_of(part).items()}
+                    for part in (embedder.network, filler.networks)
+                ]
+        return kept
+
+
+def test_two_parties_train_the_network_of_one_process():
+    given, missing = tables()
+    shares = train(given, missing)
+    for share, expected in zip(
+        (shares["A"], shares["B"]), one_process(given, missing, PLAN), strict=True
+    ):
+        found = share.arrays
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            np.testing.assert_allclose(found[key], value, rtol=1e-5, atol=1e-6, err_msg=key)
+
+
+def test_same_seed_same_networks_and_no_global_seeding():
+    given, missing = tables()
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    one, two = train(given, missing), train(given, missing)
+    assert torch.equal(state, torch.get_rng_state())
+    for party_name in ("A", "B"):
+        first, second = (run[party_name].arrays for run in (one, two))
+        for key in first:
+            np.testing.assert_array_equal(first[key], second[key])
+
+
+def test_only_declared_messages_cross_and_only_those_shapes():
+    given, missing = tables()
+    transcript = Transcript(keep_views=True)
+    train(given, missing, transcript=transcript)
+    kinds = {(e.sender, e.message) for e in transcript.entries}
+    assert kinds == {
+        ("A", "rows"),
+        ("B", "rows"),
+        ("B", "order seed"),
+        ("A", "embedding"),
+        ("B", "gradient"),
+        ("B", "verdict"),
+    }
+    for sight in transcript.sights:
+        if sight.name.endswith(("embedding", "gradient")):
+            _, value = wire.decode(sight.body)
+            assert value.shape[1] == PLAN.embedding
+            assert value.dtype == np.float32
+
+
+def test_no_column_of_a_crosses():
+    """Planted numbers appear in no message, neither as they are nor standardised."""
+    given, missing = tables()
+    marker = np.array([12345.671875, -9876.54296875])
+    frame = given.frame.copy()
+    frame.loc[[3, 30], "a1"] = marker
+    given = party(frame, "A")
+    transcript = Transcript(keep_views=True)
+    train(given, missing, transcript=transcript)
+    encoded = Embedder.learn(PLAN, given, rng(1)).inputs(given).numpy()[[3, 30], 0]
+    secrets = [
+        value.astype(kind).tobytes() for value in (marker, encoded) for kind in ("<f4", "<f8")
+    ]
+    pieces = [part for text in secrets for part in (text[: len(text) // 2], text[len(text) // 2 :])]
+    seen = [sight.body for sight in transcript.sights if sight.receiver == "B"]
+    assert len(seen) > 5
+    for body in seen:
+        for piece in pieces:
+            assert piece not in body
+
+
+def test_a_cell_of_b_is_seen_by_a_only_through_gradients_and_verdicts():
+    given, missing = tables()
+    frame = missing.frame.copy()
+    frame.loc[50, "b1"] += 1.0
+    views = []
+    for table in (missing, party(frame, "B")):
+        transcript = Transcript(keep_views=True)
+        train(given, table, PLAN, transcript)
+        views.append(
+            [
+                (s.name, s.body)
+                for s in transcript.sights
+                if s.receiver == "A" and not s.name.endswith(("gradient", "verdict"))
+            ]
+        )
+    assert views[0] == views[1]
+    assert len(views[0]) == 2
+
+
+def test_disclosures_say_what_embedding_and_gradient_tell():
+    assert "guess the sender's columns" in vfgain.DISCLOSURES["embedding"].fact
+    assert "hidden values" in vfgain.DISCLOSURES["gradient"].fact
+
+
+def federation(rows=300, seed=0, on="memory"):
+    frame, _, hidden = block_frame(rows, seed)
+    known = np.setdiff1d(np.arange(rows), hidden)
+    fed = simulate(
+        {
+            "A": party(frame[A], "A"),
+            "B": party(frame[B].iloc[known].reset_index(drop=True), "B"),
+        },
+        seed=seed,
+        on=on,
+    )
+    nobody = np.empty(0, dtype=np.int64)
+    fed.plan = RowPlan(
+        {
+            "A": RowShare("A", "plan", known, hidden),
+            "B": RowShare("B", "plan", np.arange(len(known)), nobody),
+        }
+    )
+    return fed, frame.iloc[hidden].reset_index(drop=True)
+
+
+def test_missing_columns_are_completed_from_the_others():
+    fed, truth = federation(500)
+    model = VFGAIN(epochs=60, batch_size=50, width=32).fit(fed)
+    done = model.complete(fed)
+    assert list(done.values.columns) == B
+    assert len(done.values) == len(truth)
+    gap = done.means["b1"] - truth["b1"]
+    assert np.sqrt((gap**2).mean()) / truth["b1"].std() < 0.5
+    assert (done.values["kind"] == truth["kind"]).mean() > 0.8
+    assert str(done.values["b2"].dtype) == "int64"
+    spread = done.spread["b1"].iloc[0]
+    assert spread == pytest.approx(np.sqrt((gap**2).mean()), rel=0.5)
+    steps = [step.name for step in fed.record.steps]
+    assert steps == ["train vfgain", "complete vfgain"]
+    facts = {flow.message: flow.fact for flow in fed.record.ledger}
+    assert "may guess" in facts["embedding"]
+    assert fed.record.steps[0].stop_reason == model.stop_reason_
+    assert len(model.rounds_) == len(fed.record.steps[0].rounds)
+
+
+def test_columns_that_b_already_has_are_used():
+    fed, truth = federation(400)
+    frame = truth[B].copy().astype({"b2": "Int64"})
+    frame["b1"], frame["b2"] = np.nan, pd.NA
+    preliminary = PartyTable("B", np.arange(len(frame)), frame, dict(fed.tables["B"].kinds))
+    model = VFGAIN(epochs=30, batch_size=50, width=32, known=["kind"]).fit(fed)
+    done = model.complete(fed, preliminary)
+    assert done.values["kind"].tolist() == truth["kind"].tolist()
+    assert done.values["b1"].notna().all()
+    with pytest.raises(DataError, match="preliminary values for 3 rows"):
+        model.complete(fed, preliminary.take([0, 1, 2]))
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_networks():
+    given, missing = tables()
+    here, apart = train(given, missing), train(given, missing, on="processes")
+    for name in ("A", "B"):
+        one, two = (run[name].arrays for run in (here, apart))
+        for key in one:
+            np.testing.assert_allclose(one[key], two[key], rtol=1e-6, atol=1e-7)
+
+
+def test_bad_input_is_one_sentence():
+    fed, _ = federation(60)
+    with pytest.raises(ConfigError, match="call fit first"):
+        VFGAIN().complete(fed)
+    with pytest.raises(ConfigError, match="asked for party 'Z'"):
+        VFGAIN().fit(fed, given="Z")
+    with pytest.raises(ConfigError, match="epochs parameter of VFGAIN"):
+        VFGAIN(epochs=0).fit(fed)
+    with pytest.raises(DataError, match="must be some of its own, but not all"):
+        VFGAIN(known=B).fit(fed)
+    with pytest.raises(DataError, match="must be some of its own, but not all"):
+        VFGAIN(known=["a1"]).fit(fed)
+    given, missing = tables()
+    with pytest.raises(DataError, match="the same aligned rows at both parties"):
+        train(given, missing.take(np.arange(100)))
+    with pytest.raises(DataError, match="at least 20"):
+        train(given.take(np.arange(10)), missing.take(np.arange(10)))
+
+
+def test_a_wrong_embedding_is_refused():
+    _, missing = tables()
+
+    def stranger(channel):
+        inner = channel.within("vfgain", vfgain.DISCLOSURES)
+        inner.send("B", "rows", 120)
+        inner.receive("B", "rows")
+        inner.receive("B", "order seed")
+        scope = inner.within("epoch 0")
+        scope.send("B", "embedding", np.zeros((3, 4), dtype=np.float32))
+        scope.receive("B", "gradient")
+
+    with pytest.raises(ProtocolError, match="'embedding' with shape"):
+        run_together({"A": stranger, "B": missing_role(missing, PLAN)})

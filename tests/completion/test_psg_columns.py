@@ -1,0 +1,168 @@
+"""Completed columns: shrinkage, baselines, verdicts, types and bounds."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vfsl.completion.columns import (
+    CARE,
+    MEAN,
+    USE,
+    Filled,
+    baseline_fold,
+    filled_by_baseline,
+    kept_share,
+    shrunk,
+)
+from vfsl.completion.crossfit import Fold, log_errors, skill
+from vfsl.completion.targets import restored, tamed, target_of
+from vfsl.data import PartyTable
+from vfsl.errors import DataError
+
+
+def target(values, kinds=None):
+    frame = pd.DataFrame({"id": [str(n) for n in range(len(values))], "x": values})
+    frame["other"] = np.arange(len(frame))
+    return target_of(PartyTable.from_frame(frame, party="B", id="id", kinds=kinds), "x")
+
+
+def test_the_kept_share_is_a_regression_slope_in_bounds():
+    base, truth = np.zeros((4, 1)), np.array([[1.0], [2.0], [3.0], [4.0]])
+    assert kept_share(2 * truth, base, truth) == pytest.approx(0.5)
+    assert kept_share(0.5 * truth, base, truth) == 1.0
+    assert kept_share(-truth, base, truth) == 0.0
+    assert kept_share(base, base, truth) == 0.0
+
+
+def test_shrinking_makes_a_useless_model_the_mean():
+    rng = np.random.default_rng(0)
+    column = target(rng.normal(size=300))
+    base = baseline_fold(column, 5).baseline
+    useless = Fold(column, base + 2 * rng.normal(size=300), base)
+    drawn, share = shrunk(useless, 5)
+    assert share < 0.1
+    assert skill(useless)[0] < -1
+    assert skill(drawn)[0] > -0.05
+    good = Fold(column, column.filled + 0.1 * rng.normal(size=300), base)
+    drawn, share = shrunk(good, 5)
+    assert share > 0.95
+    assert skill(drawn)[0] > 0.95
+
+
+def test_probabilities_shrink_to_frequencies():
+    rng = np.random.default_rng(0)
+    column = target(rng.choice(["u", "v", "w"], 300, p=[0.6, 0.3, 0.1]))
+    base = baseline_fold(column, 5)
+    guess = rng.dirichlet(np.ones(3), size=300)
+    drawn, share = shrunk(Fold(column, guess.argmax(1).astype(float), base.baseline, guess), 5)
+    assert share < 0.15
+    np.testing.assert_allclose(drawn.chances.sum(axis=1), 1)
+
+
+def filled(column, fold, model="vfpu-m linear"):
+    base = filled_by_baseline(column, 4, 5, "high", model)
+    return Filled(
+        column, "high", model, base.values, base.present, base.round, base.confidence, None, fold
+    )
+
+
+def test_draws_are_as_wide_as_the_real_column():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=2000)
+    column = target(truth)
+    base = baseline_fold(column, 5).baseline
+    half = Fold(column, 0.5 * truth, base)
+    made = filled(column, half)
+    wide = Filled(
+        column,
+        "high",
+        "m",
+        0.5 * rng.normal(size=2000),
+        np.ones(2000, dtype=bool),
+        np.zeros(2000, dtype=np.int64),
+        np.zeros(2000),
+        None,
+        half,
+    ).drawn(rng)
+    assert wide.values.std() == pytest.approx(np.sqrt(0.5), rel=0.1)  # 0.25 + 0.25 of variance
+    assert made.drawn(rng).values.std() > 0
+    letters = target(rng.choice(["u", "v", "w"], 300, p=[0.6, 0.3, 0.1]))
+    drawn = filled_by_baseline(letters, 5000, 5, "low", "mean").drawn(rng)
+    counts = np.bincount(drawn.values.astype(int), minlength=3) / 5000
+    known = np.bincount(letters.filled.astype(int), minlength=3) / 300
+    np.testing.assert_allclose(counts, known, atol=0.03)
+
+
+def test_verdicts():
+    rng = np.random.default_rng(0)
+    column = target(rng.normal(size=400))
+    base = baseline_fold(column, 5).baseline
+    good = Fold(column, column.filled + 0.3 * rng.normal(size=400), base)
+    weak = Fold(column, base + 0.03 * (column.filled - base), base)  # 1 − 0.97² = 0.06
+    bad = Fold(column, -column.filled, base)
+    assert filled(column, good).verdict == USE
+    assert filled(column, weak).verdict == CARE
+    assert filled(column, bad).verdict == MEAN
+    assert filled(column, good, "mean").verdict == MEAN
+
+
+def test_whole_numbers_stay_whole_and_within_bounds():
+    column = target(np.array([1, 2, 3, 9], dtype=np.int64))
+    series = restored(column, np.array([-4.0, 2.4, 99.0]), np.ones(3, dtype=bool))
+    assert series.tolist() == [1, 2, 9]
+    assert str(series.dtype) == "int64"
+    partly = restored(column, np.array([2.4, 3.0]), np.array([True, False]))
+    assert partly.isna().tolist() == [False, True]
+    assert str(partly.dtype) == "Int64"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["u", "v", "u", "u"],
+        [True, False, True, True],
+        pd.Categorical(["u", "v", "u", "u"], categories=["w", "v", "u"], ordered=True),
+    ],
+    ids=["text", "truth", "ordered"],
+)
+def test_categories_keep_names_and_types(values):
+    column = target(values)
+    places = np.array([column.levels.index(column.levels[0]), 1.0])
+    series = restored(column, places, np.ones(2, dtype=bool))
+    assert series.tolist() == [column.levels[0], column.levels[1]]
+    assert series.dtype == pd.Series(values).dtype
+    left = restored(column, places, np.array([False, True]))
+    assert left.isna().tolist() == [True, False]
+
+
+def test_one_class_and_one_number():
+    only = target(["u"] * 30)
+    assert only.constant
+    done = filled_by_baseline(only, 3, 5, "constant", "constant")
+    assert restored(only, done.values, done.present).tolist() == ["u"] * 3
+    assert done.confidence.tolist() == [1.0] * 3
+    seven = target(np.full(30, 7.0))
+    done = filled_by_baseline(seven, 2, 5, "constant", "constant")
+    assert restored(seven, done.values, done.present).tolist() == [7.0, 7.0]
+    assert done.verdict == MEAN
+
+
+def test_far_cells_are_drawn_in():
+    numbers = np.concatenate([np.linspace(-1, 1, 2000), [1e9]])
+    calm = tamed(numbers)
+    assert np.abs(calm - calm.mean()).max() <= 20.001 * calm.std()
+    assert (calm[:2000] == numbers[:2000]).all()
+    assert np.isnan(tamed(np.array([1.0, np.nan, 2.0]))).tolist() == [False, True, False]
+
+
+def test_an_empty_column_is_refused():
+    frame = pd.DataFrame({"id": ["1", "2", "3"], "x": [np.nan, np.nan, 5.0], "z": [1, 2, 3]})
+    table = PartyTable.from_frame(frame, party="B", id="id")
+    with pytest.raises(DataError, match="'x' of party B has no value in the common rows"):
+        target_of(table.take([0, 1]), "x")
+
+
+def test_errors_are_floored_before_the_logarithm():
+    errors = np.array([[1.0], [0.0], [3.0]])
+    found = log_errors(errors, np.ones((3, 1), dtype=bool))
+    np.testing.assert_allclose(found[:, 0], np.log([1.0, 0.05 * 4 / 3, 3.0]))

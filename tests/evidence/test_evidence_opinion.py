@@ -1,0 +1,170 @@
+"""The laws of opinions, their fusion and the loss, in numpy and in torch."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from vfsl.errors import ConfigError
+from vfsl.evidence.opinion import (
+    FUSIONS,
+    Opinion,
+    conflict,
+    dirichlet,
+    discount,
+    evidence_of,
+    fuse,
+    fuse_two,
+    losses,
+    opinion_of,
+    probability,
+)
+
+torch = pytest.importorskip("torch")
+QUICK = settings(max_examples=60, deadline=None)
+
+
+def evidences(parties=2):
+    """Evidence of some parties for the same rows, from none to a lot."""
+    shapes = st.tuples(st.just(parties), st.integers(1, 4), st.integers(2, 6))
+    cells = st.one_of(st.just(0.0), st.floats(1e-6, 2.2e4))
+    return shapes.flatmap(lambda shape: arrays(np.float64, shape, elements=cells))
+
+
+def opinions_of(evidence):
+    return [opinion_of(one) for one in evidence]
+
+
+@QUICK
+@given(evidences(3), st.sampled_from(FUSIONS))
+def test_masses_are_a_distribution(evidence, how):
+    for opinion in [*opinions_of(evidence), fuse(opinions_of(evidence), how)]:
+        assert (opinion.belief >= 0).all()
+        assert (opinion.uncertainty > 0).all()
+        assert opinion.belief.sum(axis=1) + opinion.uncertainty == pytest.approx(1, abs=1e-12)
+
+
+@QUICK
+@given(evidences(2), st.sampled_from(FUSIONS))
+def test_a_vacuous_opinion_is_neutral(evidence, how):
+    own = opinion_of(evidence[0])
+    empty = opinion_of(np.zeros_like(evidence[0]))
+    assert empty.uncertainty == pytest.approx(1)
+    for fused in (fuse([own, empty], how), fuse([empty, own], how)):
+        assert fused.belief == pytest.approx(own.belief, abs=1e-15)
+        assert fused.uncertainty == pytest.approx(own.uncertainty, abs=1e-12)
+
+
+@QUICK
+@given(evidences(2))
+def test_two_parties_fuse_alike_in_both_orders_and_both_rules(evidence):
+    first, second = opinions_of(evidence)
+    one = fuse_two(first, second)
+    for other in (fuse_two(second, first), fuse([second, first], "symmetric")):
+        assert one.belief == pytest.approx(other.belief, abs=1e-12)
+        assert one.uncertainty == pytest.approx(other.uncertainty, abs=1e-12)
+
+
+def test_full_conflict_is_full_uncertainty():
+    sure = np.array([[1e9, 0.0, 0.0]])
+    fused = fuse_two(opinion_of(sure), opinion_of(sure[:, ::-1].copy()))
+    assert fused.uncertainty == pytest.approx(1, abs=1e-8)
+    assert conflict(opinion_of(sure), opinion_of(sure)) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_fusion_by_hand():
+    # e = (2, 0) and (0, 1), K = 2: b¹ = (1/2, 0), u¹ = 1/2; b² = (0, 1/3), u² = 2/3.
+    fused = fuse_two(opinion_of(np.array([[2.0, 0.0]])), opinion_of(np.array([[0.0, 1.0]])))
+    assert fused.belief[0] == pytest.approx([1 / 3, 1 / 6])
+    assert fused.uncertainty[0] == pytest.approx(1 / 2)  # 1/3 of ignorance and 1/6 of conflict
+    assert probability(fused)[0] == pytest.approx([7 / 12, 5 / 12])
+    assert losses(fused, np.array([0]))[0] == pytest.approx(np.log(12 / 7))
+
+
+def test_three_opinions_depend_on_the_order_unless_fused_symmetrically():
+    rng = np.random.default_rng(0)
+    three = opinions_of(rng.exponential(5, (3, 400, 10)))
+    turned = [three[2], three[0], three[1]]
+    order = [probability(fuse(these)).argmax(1) for these in (three, turned)]
+    assert (order[0] != order[1]).mean() > 0.2
+    even = [probability(fuse(these, "symmetric")) for these in (three, turned)]
+    assert even[0] == pytest.approx(even[1], abs=1e-12)
+
+
+@QUICK
+@given(evidences(3), st.sampled_from(FUSIONS))
+def test_probability_is_the_mean_of_the_dirichlet(evidence, how):
+    fused = fuse(opinions_of(evidence), how)
+    alpha = dirichlet(fused)
+    classes = evidence.shape[2]
+    assert probability(fused) == pytest.approx(alpha / alpha.sum(axis=1, keepdims=True), rel=1e-9)
+    # Σ_k y_k (log S − log α_k), the loss as the paper writes it, with S = K / u.
+    literal = np.log(classes / fused.uncertainty) - np.log(alpha[:, 0])
+    assert losses(fused, np.zeros(len(alpha), dtype=int)) == pytest.approx(literal, abs=1e-8)
+
+
+def test_discounting_ends_in_a_vacuous_opinion():
+    opinion = opinion_of(np.array([[3.0, 1.0]]))
+    assert discount(opinion, 1.0).belief == pytest.approx(opinion.belief)
+    half = discount(opinion, 0.5)
+    assert half.belief.sum() + half.uncertainty[0] == pytest.approx(1)
+    assert discount(opinion, 0.0).uncertainty[0] == 1
+
+
+@pytest.mark.parametrize("form", ["exp", "softplus", "relu"])
+def test_evidence_is_not_negative_and_finite_also_for_wild_outputs(form):
+    wild = np.array([-1e30, -3.0, 0.0, 2.0, 1e4])
+    made = evidence_of(wild, form)
+    assert (made >= 0).all()
+    assert np.isfinite(made).all()
+    assert np.allclose(made, evidence_of(torch.tensor(wild), form).numpy())
+
+
+def test_exp_evidence_is_clamped():
+    assert evidence_of(np.array([50.0]))[0] == pytest.approx(np.exp(10))
+
+
+def test_unknown_forms_are_refused():
+    with pytest.raises(ConfigError, match="evidence parameter of RISA must be one of exp"):
+        evidence_of(np.zeros(2), "square")
+    with pytest.raises(ConfigError, match="fusion parameter of RISA must be one of sequence"):
+        fuse([Opinion(np.zeros((1, 2)), np.ones(1))], "random")
+
+
+@QUICK
+@given(evidences(3), st.sampled_from(FUSIONS))
+def test_torch_and_numpy_agree(evidence, how):
+    fused = fuse(opinions_of(evidence), how)
+    in_torch = fuse([opinion_of(torch.tensor(one)) for one in evidence], how)
+    assert np.allclose(fused.belief, in_torch.belief.numpy(), atol=1e-12)
+    assert np.allclose(fused.uncertainty, in_torch.uncertainty.numpy(), atol=1e-12)
+
+
+def _loss(logits, labels, how):
+    fused = fuse([opinion_of(evidence_of(one)) for one in logits], how)
+    return losses(fused, labels).sum()
+
+
+@pytest.mark.parametrize("how", FUSIONS)
+def test_the_gradient_of_the_loss_equals_finite_differences(how):
+    rng = np.random.default_rng(1)
+    logits = rng.normal(0, 2, (3, 5, 4))
+    labels = rng.integers(0, 4, 5)
+    tensor = torch.tensor(logits, requires_grad=True)
+    _loss(tensor, torch.tensor(labels), how).backward()
+    step = 1e-6
+    for place in np.ndindex(logits.shape):
+        moved = [logits.copy(), logits.copy()]
+        moved[0][place] += step
+        moved[1][place] -= step
+        slope = (_loss(moved[0], labels, how) - _loss(moved[1], labels, how)) / (2 * step)
+        assert tensor.grad[place].item() == pytest.approx(slope, abs=1e-6)
+
+
+def test_extreme_evidence_keeps_loss_and_gradient_finite():
+    logits = torch.tensor([[[10.0, -10.0]], [[-10.0, 10.0]]], requires_grad=True)
+    loss = _loss(logits, torch.tensor([1]), "sequence")
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(logits.grad).all()

@@ -1,0 +1,231 @@
+"""RISA as people call it: learning, absent parties, records, ablations, and refusals."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+import vfsl.align
+import vfsl.evidence
+from vfsl.errors import ConfigError, DataError
+from vfsl.estimators import Share
+from vfsl.evidence import CNN, RISA
+from vfsl.evidence.switches import Switches
+
+torch = pytest.importorskip("torch")
+SHORT = {"epochs": 6, "batch_size": 32, "self_steps": 40}
+
+
+@pytest.fixture(scope="module")
+def fitted(cases):
+    fed = cases.federation(cases.frames(rows=300, overlap=100), overlap=100)
+    return fed, RISA(**SHORT).fit(fed, cases.label)
+
+
+def test_it_learns_and_answers_like_a_classifier(fitted):
+    fed, risa = fitted
+    chances = risa.predict_proba(fed)
+    assert chances.shape == (100, 2)
+    assert chances.sum(axis=1) == pytest.approx(1)
+    assert risa.score(fed) > 0.85
+    assert set(risa.predict(fed)) <= set(risa.classes_)
+    doubt = risa.uncertainty(fed)
+    assert ((doubt > 0) & (doubt < 1)).all()
+
+
+def test_shares_and_records_are_plain_json(fitted):
+    fed, risa = fitted
+    json.dumps(asdict(fed.record))
+    again = replace(risa)
+    again.label_ = risa.label_
+    again.shares_ = {
+        party: Share(**json.loads(json.dumps(asdict(share))))
+        for party, share in risa.shares_.items()
+    }
+    assert np.array_equal(again.predict_proba(fed), risa.predict_proba(fed))
+    # Each party keeps its own weights only.
+    assert "trust" not in risa.shares_["B"].state
+
+
+def test_every_row_of_the_label_holder_in_the_order_of_its_table(cases):
+    made = cases.frames(rows=120, overlap=40)
+    fed = cases.federation(made, overlap=40)
+    risa = RISA(**SHORT).fit(fed, cases.label)
+    order = np.random.default_rng(0).permutation(len(made["A"]))
+    mixed = made | {"A": made["A"].iloc[order].reset_index(drop=True)}
+    other = cases.federation(mixed, overlap=40)
+    places = np.argsort(order)
+    share = other.plan["A"]
+    shares = dict(other.plan.shares)
+    shares["A"] = type(share)("A", "test", places[:40], np.sort(places[40:]))
+    other.plan = vfsl.align.RowPlan(shares)
+    assert risa.predict_proba(other) == pytest.approx(risa.predict_proba(fed), abs=1e-6)
+    everyone = risa.predict_proba(other, rows="all")
+    assert everyone[places] == pytest.approx(risa.predict_proba(fed, rows="all"), abs=1e-6)
+    assert 0 <= risa.score(other, rows="all") <= 1
+
+
+@pytest.mark.parametrize("absent", ["vacuous", "mean"])
+def test_an_offline_party_is_absent_and_the_record_says_how(cases, absent):
+    fed = cases.federation()
+    switches = {"absent": absent, "discount": False}
+    risa = RISA(switches=switches, **SHORT).fit(fed, cases.label)
+    with_all = risa.predict_proba(fed)
+    alone = risa.predict_proba(fed, offline=["B"])
+    assert not np.allclose(with_all, alone)
+    assert not fed.transcript.entries  # nobody was asked
+    step = fed.record.steps[-1]
+    assert step.settings["offline"] == ["B"]
+    assert step.settings["absent"] == absent
+    # Own rows are answered as if the others were offline.
+    every = risa.predict_proba(fed, rows="all")
+    offline = risa.predict_proba(fed, rows="all", offline=["B"])
+    assert every[60:] == pytest.approx(offline[60:])
+    if absent == "vacuous":
+        assert risa.shares_["A"].state["fills"] == {"A": [0.0, 0.0], "B": [0.0, 0.0]}
+
+
+def test_the_record_says_who_left_when_and_why(cases):
+    fed = cases.federation()
+    risa = RISA(variant="paper", tau_0=0.1, **SHORT).fit(fed, cases.label)
+    step = next(step for step in fed.record.steps if step.name == "train risa")
+    checks = [line for line in step.rounds if "limit" in line]
+    assert [line["epoch"] for line in checks] == [2, 4]
+    assert checks[0]["limit"] == pytest.approx(0.1 ** (2 / 6))
+    gone = risa.removed_
+    assert len(gone) == sum(len(line["left rows"]) for line in checks) > 0
+    assert (gone["score"] > gone["limit"]).all()
+    assert step.metrics["left"] == len(gone)
+    assert step.rounds[2]["rows"] == step.rounds[1]["rows"] - len(checks[0]["left rows"])
+    assert step.settings["switches"]["absent"] == "mean"
+    assert "got one" in step.notes[0]
+
+
+def test_plus_keeps_truly_labelled_rows(cases):
+    fed = cases.federation()
+    switches = {"discount": False}
+    risa = RISA(tau_0=0.001, tau_p=0.5, switches=switches, **SHORT).fit(fed, cases.label)
+    assert set(risa.removed_["label"]) == {"pseudo"}
+    assert set(risa.removed_["of"]) == {"B"}
+
+
+def test_pseudo_labels_need_enough_rows_to_judge_them_by(cases):
+    fed = cases.federation()  # 60 overlap rows: 9 held out
+    risa = RISA(**SHORT).fit(fed, cases.label)
+    assert risa.n_pseudo_ == 0
+    assert "No pseudo labels: 9 held-out rows" in fed.record.steps[-1].notes[0]
+    judged = RISA(held_out=0.4, tau_p=0.5, **SHORT).fit(fed, cases.label)
+    assert judged.n_pseudo_ > 0
+    needed = RISA(own_labels=False, tau_p=0.5, **SHORT).fit(fed, cases.label)
+    assert needed.n_pseudo_ > 0
+
+
+def test_unlabelled_own_rows_can_be_asked_for(cases):
+    fed = cases.federation()
+    switches = {"discount": False}
+    known = RISA(switches=switches, **SHORT).fit(fed, cases.label)
+    hidden = RISA(switches=switches, own_labels=False, tau_p=0.5, **SHORT).fit(fed, cases.label)
+    assert hidden.n_pseudo_ == 200  # the own rows of both parties, 100 each
+    assert known.n_pseudo_ <= 100
+
+
+def test_ablations_switch_parts_off(cases):
+    fed = cases.federation()
+    rows = {}
+    for name, switches in {
+        "none": {"impute": False, "self_train": False, "evidential": False},
+        "IMP": {"self_train": False, "evidential": False},
+        "IMP + ST": {"evidential": False},
+        "all": {},
+    }.items():
+        risa = RISA(variant="paper", switches=switches, tau_p=0.5, **SHORT).fit(fed, cases.label)
+        rows[name] = risa.shares_["A"].rounds[0]["rows"]
+        assert risa.score(fed) > 0.7
+        assert risa.predict_proba(fed).sum(axis=1) == pytest.approx(1)
+    assert rows == {"none": 60, "IMP": 160, "IMP + ST": 260, "all": 260}
+
+
+def test_three_parties_and_a_network_of_ones_own(cases):
+    made = cases.frames(parties=("A", "B", "C"), classes=3)
+    fed = cases.federation(made)
+    module = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+    before = module[0].weight.clone()
+    encoder = {"A": "mlp", "B": module, "C": "mlp"}
+    risa = RISA(encoder=encoder, **SHORT).fit(fed, cases.label)
+    assert torch.equal(module[0].weight, before)
+    assert risa.score(fed) > 0.7
+    assert set(risa.trust_) == {"A", "B", "C"}
+    assert max(risa.trust_.values()) == 1.0
+
+
+def test_progress_is_told(cases):
+    heard = []
+    RISA(on_event=heard.append, **SHORT).fit(cases.federation(), cases.label)
+    assert [event["epoch"] for event in heard] == [1, 2, 3, 4, 5, 6]
+    assert {"loss", "rows", "uncertainty", "epochs"} <= set(heard[0])
+
+
+def test_refusals_are_one_sentence(cases, fitted):
+    fed, risa = fitted
+    with pytest.raises(ConfigError, match="not fitted yet"):
+        RISA().predict_proba(fed)
+    with pytest.raises(ConfigError, match="rows parameter of RISA"):
+        risa.predict_proba(fed, rows="some")
+    with pytest.raises(ConfigError, match=r"offline parameter of RISA .* Got 'A' instead"):
+        risa.predict_proba(fed, offline=["A"])
+    for name, value in {"epochs": 0, "tau_p": 2.0, "tau_0": 0.0, "evidence": "tanh"}.items():
+        with pytest.raises(ConfigError, match=f"The {name} parameter of RISA"):
+            RISA(**{name: value}).fit(fed, cases.label)
+    with pytest.raises(ConfigError, match="The learning_rate parameter of RISA"):
+        RISA(learning_rate=0).fit(fed, cases.label)
+    with pytest.raises(DataError, match="must be a numeric pixel for a CNN"):
+        RISA(encoder=CNN((28, 14))).fit(fed, cases.label)
+
+
+def test_a_wrong_output_width_is_one_sentence(cases):
+    with pytest.raises(ConfigError, match="party 'B' must return 2 numbers a row"):
+        RISA(encoder={"A": "mlp", "B": torch.nn.Linear(5, 4)}).fit(cases.federation(), cases.label)
+
+
+def test_unusable_data_are_one_sentence(cases):
+    made = cases.frames(overlap=0)
+    with pytest.raises(DataError, match="The parties 'A', 'B' have no row in common"):
+        RISA(**SHORT).fit(cases.federation(made, overlap=0), cases.label)
+    made = cases.frames()
+    made["A"]["y"] = 1
+    with pytest.raises(DataError, match="at least two classes"):
+        RISA(**SHORT).fit(cases.federation(made), cases.label)
+    made = cases.frames()
+    made["B"] = made["B"][["id"]]
+    with pytest.raises(DataError, match="Party 'B' has no columns to learn from"):
+        RISA(**SHORT).fit(cases.federation(made), cases.label)
+
+
+def test_a_new_class_at_scoring_is_one_sentence(cases, fitted):
+    _, risa = fitted
+    made = cases.frames(rows=300, overlap=100)
+    made["A"].loc[0, "y"] = 7
+    with pytest.raises(DataError, match="not among the 2 classes"):
+        risa.score(cases.federation(made, overlap=100))
+
+
+def test_without_torch_everything_imports_and_fitting_says_so():
+    code = (
+        "import sys, vfsl.evidence, vfsl.evidence.deep\n"
+        "assert 'torch' not in sys.modules\n"
+        "vfsl.evidence.deep.find_spec = lambda name: None\n"
+        "try: vfsl.evidence.RISA().fit(None, ('A', 'y'))\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (
+        "ConfigError RISA needs PyTorch, which is not installed; install it with "
+        "pip install 'vfsl[deep]'."
+    )
+
+
+def test_the_default_switches_are_the_paper():
+    assert Switches() == vfsl.evidence.PAPER
