@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import pytest
 
 from vfsl.crypto import scheme
@@ -41,3 +45,22 @@ def plain() -> SchemeCase:
 @pytest.fixture
 def bfv() -> SchemeCase:
     return case_of("bfv")
+
+
+class Bits(NamedTuple):
+    """log2(q / (2 t |noise|)) of an array: as the secret key sees it, and as its bound promises."""
+
+    spare: int
+    promised: int
+
+
+@pytest.fixture
+def noise_bits(bfv: SchemeCase) -> Callable[[Any], Bits]:
+    def measured(array: Any) -> Bits:
+        ring = array._ring
+        decryptor: Any = bfv.secret._decryptors[ring.degree]  # type: ignore[attr-defined]
+        spare = min(decryptor.invariant_noise_budget(ring.object(raw)) for raw in array._raws)
+        promised = math.log2(ring.modulus(array._limbs)) - math.log2(2 * ring.t * array._noise)
+        return Bits(int(spare), int(promised))
+
+    return measured

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from vfsl.crypto import Runs, scheme
 from vfsl.crypto.bfv import BFVPublicKey
 from vfsl.crypto.bfv_array import BFVArray
 from vfsl.crypto.bfv_opening import Shelf, Tickets
-from vfsl.crypto.ring import DEGREE, STATISTICAL_BITS, horner, ring_of
+from vfsl.crypto.noise import STATISTICAL_BITS
+from vfsl.crypto.ring import DEGREE, SLOTS, Parameters, horner, parameters, ring_of
 from vfsl.crypto.work import using_workers
 from vfsl.errors import ConfigError, CryptoError, KeyMismatch, ProtocolError
 from vfsl.testing.scheme_case import damages
@@ -23,19 +25,7 @@ from vfsl.testing.schemes import SchemeCase
 from vfsl.values import Ciphertext
 
 
-def spare_bits(case: SchemeCase, array: Any) -> int:
-    """log2(q / (2 t |noise|)), as the secret key sees it."""
-    decryptor = case.secret._decryptor  # type: ignore[attr-defined]
-    ring = array.key.ring
-    return min(int(decryptor.invariant_noise_budget(ring.object(raw))) for raw in array._raws)
-
-
-def promised_bits(array: Any) -> int:
-    ring = array.key.ring
-    return int(math.log2(ring.modulus(array._limbs)) - math.log2(2 * ring.t * array._noise))
-
-
-def test_noise_is_below_its_bound(bfv: SchemeCase) -> None:
+def test_noise_is_below_its_bound(bfv: SchemeCase, noise_bits: Callable[[Any], Any]) -> None:
     values, columns = bfv.values(3000, 2), bfv.values(3000, 3, limit=2**15)
     groups = bfv.rng.integers(0, 5, size=3000)
     fresh = bfv.sent(values, "inner")
@@ -54,32 +44,39 @@ def test_noise_is_below_its_bound(bfv: SchemeCase) -> None:
         received + 1,
     ):
         # SEAL rounds its budget down to whole bits.
-        assert spare_bits(bfv, array) >= promised_bits(array) - 1
+        spare, promised = noise_bits(array)
+        assert spare >= promised - 1
     # The bound is a worst case, but not an empty one.
-    assert spare_bits(bfv, fresh) < promised_bits(fresh) + 12
+    spare, promised = noise_bits(fresh)
+    assert spare < promised + 12
 
 
-def test_what_leaves_is_drowned(bfv: SchemeCase) -> None:
+def test_what_leaves_is_drowned(bfv: SchemeCase, noise_bits: Callable[[Any], Any]) -> None:
     result = bfv.sent(bfv.values(2000), "inner").inner(bfv.values(2000, 20, limit=2**15))
     assert isinstance(result, BFVArray)
     ring = result.key.ring
+    bits, low = ring.last.flood_bits, ring.last.limbs
     sent = len(result._raws) * DEGREE
-    assert 1 << ring.flood_bits >= result._own * sent << STATISTICAL_BITS
+    assert 1 << bits >= result._own * sent << STATISTICAL_BITS
     received = bfv.public.load(result.to_wire())
-    assert received._limbs == ring.low  # type: ignore[attr-defined]
+    assert received._limbs == low  # type: ignore[attr-defined]
     # What is left tells the size of the flood, not of the noise under it.
-    flood = math.log2(ring.modulus(ring.low)) - math.log2(2 * ring.t) - spare_bits(bfv, received)
-    assert abs(flood - (ring.flood_bits - math.log2(ring.dropped(ring.low)))) <= 2
+    flood = math.log2(ring.modulus(low)) - math.log2(2 * ring.t) - noise_bits(received).spare
+    assert abs(flood - (bits - math.log2(ring.dropped(low)))) <= 2
 
 
-def test_flood_is_uniform_and_centred(bfv: SchemeCase) -> None:
-    ring = ring_of(bfv.public.params)  # type: ignore[attr-defined]
-    raw = np.zeros((2, len(ring.primes), DEGREE), dtype=np.uint64)
-    flooded = ring.flood(raw)
+@pytest.mark.parametrize(
+    ("params", "way"), [(parameters(58, (60, 60, 60)), "last"), (SLOTS, "onward"), (SLOTS, "last")]
+)
+def test_flood_is_uniform_and_centred(params: Parameters, way: str) -> None:
+    ring = ring_of(params)
+    bits = getattr(ring, way).flood_bits
+    raw = np.zeros((2, len(ring.primes), ring.degree), dtype=np.uint64)
+    flooded = ring.flood(raw, bits)
     assert not flooded[1].any()
     q = ring.modulus(len(ring.primes))
     weights = [q // p * pow(q // p, -1, p) for p in ring.primes]
-    top = 1 << ring.flood_bits
+    top = 1 << bits
     values = []
     for coefficients in flooded[0].T[:2000].tolist():
         value = sum(c * w for c, w in zip(coefficients, weights, strict=True)) % q
@@ -110,7 +107,7 @@ def test_cross_terms_do_not_leave(bfv: SchemeCase) -> None:
     )
     received = public.load(result.to_wire())
     assert isinstance(received, BFVArray)
-    decryptor = bfv.secret._decryptor  # type: ignore[attr-defined]
+    decryptor = bfv.secret._decryptors[DEGREE]  # type: ignore[attr-defined]
     inside = public.ring.coefficients(decryptor.decrypt(public.ring.object(result._raws[0])))  # type: ignore[attr-defined]
     outside = public.ring.coefficients(decryptor.decrypt(public.ring.object(received._raws[0])))
     assert np.count_nonzero(inside > 1000) < 2000
@@ -191,8 +188,10 @@ def test_ciphertexts_out_of_range_are_refused(bfv: SchemeCase) -> None:
     with pytest.raises(ProtocolError, match="range"):
         bfv.public.load(Ciphertext(payload | {"numbers": numbers}))
     key = bfv.public.to_wire()
-    with pytest.raises(KeyMismatch, match="valid"):
-        bfv.scheme.load_public(key | {"public": b"\xff" * len(key["public"])})
+    for name in ("public", "slots"):
+        for byte in (b"\xff", b"\0"):
+            with pytest.raises(KeyMismatch, match="valid"):
+                bfv.scheme.load_public(key | {name: byte * len(key[name])})
 
 
 @pytest.mark.slow
@@ -321,7 +320,7 @@ def test_the_key_holder_sees_uniform_bins(bfv: SchemeCase) -> None:
         for array in (node.array, half.array, node.array.without(half.array)):
             request, _ = array.masked(PREFIXES)
             bfv.secret.open(request, (6, 8))
-            opened.append(bfv.secret._shelf.get(request.payload["ticket"]))  # type: ignore[attr-defined]
+            opened.append(bfv.secret._shelves[DEGREE].get(request.payload["ticket"]))  # type: ignore[attr-defined]
     for bins in opened:
         assert len(np.unique(bins)) == 48
         # 58 bits: a value below 2^46 comes once in 4,096 draws, if it is uniform.
@@ -336,11 +335,12 @@ def test_a_request_holds_no_other_coefficients(bfv: SchemeCase) -> None:
     array: Any = node.array
     payload = array.masked()[0].payload
     ring = array.key.ring
-    assert payload["first"].shape == (ring.low, 48)
-    assert payload["second"].shape == (2, ring.low, DEGREE)
-    raw = np.zeros((2, ring.low, DEGREE), dtype=np.uint64)
+    low = ring.last.limbs
+    assert payload["first"].shape == (low, 48)
+    assert payload["second"].shape == (2, low, DEGREE)
+    raw = np.zeros((2, low, DEGREE), dtype=np.uint64)
     raw[1] = payload["second"][0]
-    inside = ring.coefficients(bfv.secret._decryptor.decrypt(ring.object(raw)))  # type: ignore[attr-defined]
+    inside = ring.coefficients(bfv.secret._decryptors[DEGREE].decrypt(ring.object(raw)))  # type: ignore[attr-defined]
     small = np.count_nonzero((inside < 2**40) | (inside > ring.t - 2**40))
     assert small <= 20
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import gmpy2
 import pytest
@@ -38,10 +39,11 @@ def test_each_number_is_used_once() -> None:
 
 
 def test_a_pool_cannot_be_copied(paillier: SchemeCase, bfv: SchemeCase) -> None:
-    for public in (paillier.public, bfv.public):
+    ours: tuple[Any, Any] = (paillier.public, bfv.public)
+    for pool in (ours[0].pool, ours[1].packed.pool, ours[1].slots.pool):
         for copied in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(CryptoError, match="pool"):
-                copied(public.pool)  # type: ignore[attr-defined]
+                copied(pool)
 
 
 def test_two_pools_differ() -> None:

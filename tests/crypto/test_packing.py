@@ -97,5 +97,22 @@ def test_layout_follows_the_work() -> None:
     ka, kb = cheapest(10_000, 20, 20, 8192)
     assert ka * kb >= 8
     # Trees subtract sums over few rows from sums over many.
-    assert rows_layout((100_000,), "sum_by", 8192) == rows_layout((3,), "sum_by", 8192)
-    assert rows_layout((5, 5, 5), "inner", 8192).kb == 1
+    degrees = (8192, 16384)
+    assert rows_layout((100_000,), "sum_by", *degrees) == rows_layout((3,), "sum_by", *degrees)
+    assert rows_layout((5, 5, 5), "inner", *degrees).kb == 1
+    assert rows_layout((9, 2), "add", *degrees) == Layout("rows", 2, 1, 1, 8192)
+    assert rows_layout((9, 2), "any", *degrees) == Layout("slots", 2, 1, 1, 16384)
+
+
+def test_slots_are_sent_whole_and_hold_rows() -> None:
+    layout = Layout("slots", 2, 1, 1, DEGREE)
+    assert layout.fits((40, 2))
+    assert not layout.fits((40, 3))
+    assert not layout.fits((40,))
+    assert not Layout("slots", 2, 2, 1, DEGREE).fits((40, 2))
+    polynomial, exponent = layout.sent((40, 2))
+    assert layout.count((40, 2)) == 4
+    pairs = set(zip(polynomial.tolist(), exponent.tolist(), strict=True))
+    assert pairs == {(p, e) for p in range(4) for e in range(DEGREE)}
+    place = [place[35, 1] for place in layout.places((40, 2))]
+    assert place == [3, 35 - DEGREE]

@@ -56,12 +56,20 @@ def test_many_threads_never_share_an_item():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "security", "count"), [("bfv", 128, 24), ("paillier", 112, 128)])
-def test_real_pools_fill_from_worker_processes(name, security, count):
-    public, secret = scheme(name, security).generate()
-    before = len(public.pool)
-    public.prepare_in_background(count).join(timeout=60)
-    assert len(public.pool) >= before + count
+@pytest.mark.parametrize(
+    ("name", "use", "count", "pool"),
+    [
+        ("bfv", "inner", 24, lambda public: public.packed.pool),
+        ("bfv", "any", 8, lambda public: public.slots.pool),
+        ("paillier", "any", 128, lambda public: public.pool),
+    ],
+)
+def test_real_pools_fill_from_worker_processes(name, use, count, pool):
+    public, secret = scheme(name, 112).generate()
+    before = len(pool(public))
+    public.prepare_in_background(count, use=use).join(timeout=120)
+    filled = len(pool(public))
+    assert filled >= before + count
     values = np.arange(-20, 20)
-    assert (secret.decrypt(public.encrypt(values)) == values).all()
-    assert len(public.pool) < before + count + 64
+    assert (secret.decrypt(public.encrypt(values, use=use)) == values).all()
+    assert len(pool(public)) < filled

@@ -21,6 +21,12 @@ from vfsl.testing.scheme_openings import (
     check_runs_hide,
     check_take,
 )
+from vfsl.testing.scheme_products import (
+    check_product_bounds,
+    check_products,
+    check_products_hide,
+    check_products_travel,
+)
 from vfsl.testing.schemes import (
     SCHEME_CHECKS,
     SchemeCase,
@@ -56,6 +62,8 @@ class Claims(Plain):
 def test_contract_sees_that_ciphertexts_repeat() -> None:
     with pytest.raises(AssertionError, match="re-randomisation"):
         check_rerandomised(SchemeCase(Claims()))
+    with pytest.raises(AssertionError, match="re-randomisation"):
+        check_products_hide(SchemeCase(Claims()))
 
 
 @pytest.mark.parametrize(
@@ -67,6 +75,17 @@ def test_contract_sees_that_ciphertexts_repeat() -> None:
             check_sum_by,
         ),
         ("_next", lambda self, bound, operation: bound, check_bounds),
+        ("_next", lambda self, bound, operation: bound, check_product_bounds),
+        (
+            "_multiply",
+            lambda self, values, bound: self._make(self._values * values[::-1], bound),
+            check_products,
+        ),
+        (
+            "_rerandomised",
+            lambda self: {"values": np.clip(self._values.reshape(-1), -(2**22), 2**22)},
+            check_products_travel,
+        ),
         (
             "_masked",
             lambda self: (
@@ -89,7 +108,7 @@ def test_contract_sees_that_ciphertexts_repeat() -> None:
             ),
             check_runs,
         ),
-        ("_grouped_by", lambda self, codes, sums: sums, check_run_bounds),
+        ("_grouped_by", lambda self, sums, *rest: sums, check_run_bounds),
         ("_take", lambda self, rows: self._make(self._values[rows[::-1]], self.bound), check_take),
     ],
 )
@@ -108,7 +127,7 @@ def test_contract_sees_unchecked_messages(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 few = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 small = st.integers(-(2**20), 2**20)
 

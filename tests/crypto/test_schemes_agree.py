@@ -18,7 +18,11 @@ def exchange(case: SchemeCase) -> list[list[int]]:
     gradient = case.opened(received.inner(columns) + columns.sum(axis=0))
     bins = rng.integers(-1, 5, size=(120, 3))
     sums = case.opened(case.sent(residual, "sum_by").sum_by_many(bins, 5) * -3)
-    return [shift(gradient, 16).tolist(), *sums.tolist()]
+    weights = encode(rng.uniform(0, 2, size=120), 10)
+    weighted = case.public.load((case.sent(residual) * weights).to_wire())
+    slopes = case.opened(weighted.inner(columns))
+    votes = case.opened(case.sent(residual) * (weights > 2**10).astype(np.int64) + weights)
+    return [shift(gradient, 16).tolist(), *sums.tolist(), slopes.tolist(), votes.tolist()]
 
 
 def test_schemes_agree(plain: SchemeCase, paillier: SchemeCase, bfv: SchemeCase) -> None:

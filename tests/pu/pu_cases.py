@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
+from vfsl.data import PartyTable
 from vfsl.estimators import Share
 from vfsl.federation import Federation
-from vfsl.data import PartyTable
 from vfsl.values import Aggregate, Disclosure
 
 
@@ -61,15 +61,14 @@ class Centroids:
         positive = np.asarray(part.target) == 1
         slopes = [self._slope(columns, positive, w) for w in weights.T]
         state = {"slopes": [s.tolist() for s in slopes]}
-        state["scores"] = self._scores(columns, slopes).tolist()
-        return Share(channel.me, self.name, state)
+        return Share(channel.me, self.name, state, scores=self._scores(columns, slopes))
 
     def score(self, channel, part, share, *, role):
         columns = self._columns(channel, part, role)
         return None if columns is None else self._scores(columns, share.state["slopes"])
 
     def training_scores(self, share):
-        return np.asarray(share.state["scores"])
+        return share.scores
 
     def _columns(self, channel, part, role):
         channel = channel.within(self.name, self.DISCLOSURES)

@@ -26,8 +26,8 @@ SCHEME_FOR = {
     "trees": "bfv",
     # Whoever opens a bfv array sees which bins make up a candidate; the label holder must not.
     "trees without a key holder": "paillier",
-    # Several feature holders need an element-wise product, which bfv does not have here.
-    "linear of many": "paillier",
+    # Several feature holders need an element-wise product.
+    "linear of many": "bfv",
 }
 
 

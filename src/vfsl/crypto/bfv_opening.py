@@ -1,7 +1,10 @@
 """Opening under BFV: requests, masks, sums over runs at the key holder, and the secret key.
 
 A request carries the second half of each ciphertext whole, of the first half the coefficients of
-the values only: no other coefficient of the plaintext can be computed from that, with any key.
+the values only: no other coefficient of the plaintext can be computed from that, with any key. A
+sum over slots is one coefficient of a product (see packing.py), so the key holder opens sums, never
+the terms, and needs no rotation keys. Slots that are opened one by one come as whole polynomials,
+uniformly masked; the answer holds as many of their values as were declared.
 
 Runs. The key holder opens all values of an array, uniformly masked, and answers with sums of
 them, so a mask's receiver could relate two answers about the same values. Therefore each answer
@@ -25,10 +28,9 @@ import numpy as np
 import seal
 
 from vfsl.crypto import wire
-from vfsl.crypto.integers import expanded_words
 from vfsl.crypto.opening import Mask, SecretKey
 from vfsl.crypto.packing import Layout
-from vfsl.crypto.ring import DEGREE
+from vfsl.crypto.ring import Ring
 from vfsl.crypto.runs import Runs
 from vfsl.errors import ProtocolError
 from vfsl.values import Array
@@ -119,27 +121,29 @@ class BFVMask(Mask):
         key: BFVPublicKey,
         shape: tuple[int, ...],
         bound: int,
+        ring: Ring,
         mask: Array,
         shown: Array,
         answers: int,
     ) -> None:
         super().__init__(key, shape, bound)
+        self._ring = ring
         self.shown = shown
         self._mask = mask
         self._answers = answers
 
     def _remove(self, payload: dict[str, Any]) -> Array:
         residues = wire.array_field(payload, "residues", np.uint64, 1)
-        ring = self.key.ring
+        ring = self._ring
         if residues.size != self._answers or residues.max() >= ring.t:
             raise ProtocolError(
                 f"An answer of {self._answers} residues was expected. "
                 f"Got {residues.size} instead, or some out of range."
             )
-        return ring.centred(residues[self.shown] - self._mask).reshape(self.shape)
+        return ring.centred(ring.minus(residues[self.shown], self._mask)).reshape(self.shape)
 
     def _fields(self) -> dict[str, Any]:
-        return {"numbers": self._mask, "answers": self._answers}
+        return {"numbers": self._mask, "answers": self._answers, "degree": self._ring.degree}
 
 
 def load_mask(
@@ -148,45 +152,50 @@ def load_mask(
     """A mask that a peer handed on."""
     numbers = wire.array_field(payload, "numbers", np.uint64, 1)
     answers = wire.field(payload, "answers", int)
-    if numbers.size != shown.size or (numbers >= key.ring.t).any():
+    ring = key.at(key.read_degree(payload)).ring
+    if numbers.size != shown.size or (numbers >= ring.t).any():
         raise ProtocolError(
             f"A mask of {shown.size} residues was expected. Got {numbers.size} instead, or some "
             "out of range."
         )
     if not shown.max(initial=0) < answers <= wire.MAX_VALUES:
         raise ProtocolError("A bfv mask states positions that its answer cannot have.")
-    return BFVMask(key, shape, bound, numbers, shown, answers)
+    return BFVMask(key, shape, bound, ring, numbers, shown, answers)
 
 
 def run_request(
-    key: BFVPublicKey, ticket: Ticket, runs: Runs, shown: Array, bound: int
+    key: BFVPublicKey, ring: Ring, ticket: Ticket, runs: Runs, shown: Array, bound: int
 ) -> tuple[dict[str, Any], BFVMask]:
     """What a request for runs says beside its values, and the mask of those that are shown."""
     seed = secrets.token_bytes(SEED_BYTES)
-    over = run_residues(key, runs, ticket.masks, seed)[shown]
-    mask = BFVMask(key, (len(shown),), bound, over, shown, len(runs))
+    over = run_residues(ring, runs, ticket.masks, seed)[shown]
+    mask = BFVMask(key, (len(shown),), bound, ring, over, shown, len(runs))
     return runs.to_wire() | {"seed": seed, "ticket": ticket.name}, mask
 
 
-def run_residues(key: BFVPublicKey, runs: Runs, residues: Array, seed: bytes) -> Array:
+def run_residues(ring: Ring, runs: Runs, residues: Array, seed: bytes) -> Array:
     """Sums over runs mod t, each with its number from the seed: on masks as on masked values."""
-    fresh = expanded_words(seed, len(runs), key.params.plain_bits)
-    return (runs.of(residues) + fresh) & np.uint64(key.ring.t - 1)
+    fresh = ring.expanded(seed, len(runs))
+    return ring.plus(ring.run_sums(runs, residues), fresh)
 
 
 class BFVSecretKey(SecretKey):
-    """A secret key of SEAL."""
+    """Secret keys of SEAL, one for each ring by its degree."""
 
     public: BFVPublicKey
 
-    def __init__(self, public: BFVPublicKey, secret: Any) -> None:
+    def __init__(self, public: BFVPublicKey, secret: dict[int, Any]) -> None:
         super().__init__(public)
-        self._decryptor = seal.Decryptor(public.ring.context, secret)
-        self._shelf = Shelf()
+        self._decryptors = {
+            degree: seal.Decryptor(public.at(degree).ring.context, one)
+            for degree, one in secret.items()
+        }
+        self._shelves = {degree: Shelf() for degree in secret}
 
     def _decrypt(self, array: EncryptedArray) -> Array:
         held = cast("BFVArray", array)  # no other array has this key's fingerprint
-        return self.public.ring.centred(self._values(held._raws, held._layout, held.shape))
+        values = self._values(held._raws, held._layout, held.shape)
+        return self.public.at(held._layout.degree).ring.centred(values)
 
     def _open(self, payload: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
         return {"residues": self._opened(payload, shape)}
@@ -197,47 +206,48 @@ class BFVSecretKey(SecretKey):
         seed, ticket = (wire.field(payload, name, bytes) for name in ("seed", "ticket"))
         if len(seed) != SEED_BYTES or len(ticket) != TICKET_BYTES:
             raise ProtocolError("A request for runs has a seed or a ticket of another length.")
+        degree = self.public.read_degree(payload)
         if "less" in payload:
-            values = self._difference(payload, size)
+            values = self._difference(payload, degree, size)
         else:
             values = self._opened(payload, shape)
-        self._shelf.keep(ticket, values)
-        return {"residues": run_residues(self.public, runs, values, seed)}
+        self._shelves[degree].keep(ticket, values)
+        return {"residues": run_residues(self.public.at(degree).ring, runs, values, seed)}
 
-    def _difference(self, payload: dict[str, Any], size: int) -> Array:
+    def _difference(self, payload: dict[str, Any], degree: int, size: int) -> Array:
         """What two earlier requests opened, one less the other."""
         names = wire.array_field(payload, "less", np.uint8, 2)
         if names.shape != (2, TICKET_BYTES):
             raise ProtocolError("A difference needs two tickets.")
-        whole, part = (self._shelf.get(name.tobytes()) for name in names)
+        whole, part = (self._shelves[degree].get(name.tobytes()) for name in names)
         if not whole.size == part.size == size:
             raise ProtocolError(
                 f"A difference of {size} values was expected. Got {whole.size} and {part.size}."
             )
-        return (whole - part) & np.uint64(self.public.ring.t - 1)
+        return self.public.at(degree).ring.minus(whole, part)
 
     def _opened(self, payload: dict[str, Any], shape: tuple[int, ...]) -> Array:
         """The masked values of a request, flattened."""
-        public = self.public
-        layout = public.read_layout(payload, shape)
-        count, low = layout.count(shape), public.ring.low
-        polynomial, exponent = layout.places(shape)
+        layout = self.public.read_layout(payload, shape)
+        ring = self.public.at(layout.degree).ring
+        count, low = layout.count(shape), ring.last.limbs
+        polynomial, exponent = layout.sent(shape)
         first = wire.array_field(payload, "first", np.uint64, 2)
         second = wire.array_field(payload, "second", np.uint64, 3)
-        if first.shape != (low, polynomial.size) or second.shape != (count, low, DEGREE):
+        if first.shape != (low, polynomial.size) or second.shape != (count, low, ring.degree):
             raise ProtocolError(
                 f"A masked request of {count} bfv ciphertexts was expected. Got {first.shape} and "
                 f"{second.shape} numbers instead."
             )
-        if not public.ring.in_range(first) or not public.ring.in_range(second):
+        if not ring.in_range(first) or not ring.in_range(second):
             raise ProtocolError("A bfv ciphertext lies outside its range.")
-        raws = np.zeros((count, 2, low, DEGREE), dtype=np.uint64)
+        raws = np.zeros((count, 2, low, ring.degree), dtype=np.uint64)
         raws[:, 1] = second
-        raws[polynomial.reshape(-1), 0, :, exponent.reshape(-1)] = first.T
+        raws[polynomial, 0, :, exponent] = first.T
         return self._values(raws, layout, shape).reshape(-1)
 
     def _values(self, raws: Array, layout: Layout, shape: tuple[int, ...]) -> Array:
-        ring = self.public.ring
-        rows = [ring.coefficients(self._decryptor.decrypt(ring.object(raw))) for raw in raws]
-        wanted: Array = np.stack(rows)[layout.places(shape)]
-        return wanted
+        """The residues behind ciphertexts, whatever else they hold."""
+        key, decryptor = self.public.at(layout.degree), self._decryptors[layout.degree]
+        rows = [key.ring.coefficients(decryptor.decrypt(key.ring.object(raw))) for raw in raws]
+        return key.values(np.stack(rows), layout, shape)

@@ -177,9 +177,9 @@ def encrypt(bench: _Bench) -> dict[str, Any]:
     values = bench.rng.integers(-(2**29), 2**29, size=rows)
     numbers = rows if bench.name == "paillier" else -(-rows // 8192)
     bench.timed("offline", lambda: bench.public.prepare(numbers))
-    array = bench.timed("encrypt", lambda: bench.public.encrypt(values))
+    array = bench.timed("encrypt", lambda: bench.public.encrypt(values, use="add"))
     bench.sent = _megabytes(array.to_wire().payload) * wanted / rows
-    some = bench.public.encrypt(values[:200])
+    some = bench.public.encrypt(values[:200], use="add")
     opened = bench.timed("decrypt 200", lambda: bench.secret.decrypt(some))
     for step in ("offline", "encrypt"):
         bench.steps[step] *= wanted / rows

@@ -48,7 +48,7 @@ class Mask(ABC):
         header = {"scheme": key.scheme, "key": key.fingerprint, "form": "mask"}
         stated = {
             "shape": np.array(self.shape, dtype=np.int64),
-            "bound": wire.as_bound(wire.coarse(self.bound, key.capacity)),
+            "bound": wire.as_bound(wire.coarse(self.bound, key.widest)),
             "shown": self.shown,
         }
         return Masked(header | stated | self._fields())

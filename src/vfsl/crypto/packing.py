@@ -1,9 +1,14 @@
-"""Coefficient packing: where the values of an array sit in polynomials of degree below N.
+"""Where the values of an array sit in polynomials of degree below N: in coefficients or in slots.
 
 An encrypted column a of a group puts row i of a block at X^(a·kb·r + i), a plain column b puts
 it at X^(b·r + r−1−i), with ka·kb·r ≤ N. In their product, X^((a·kb + b)·r + r−1) carries the inner
 product of the two; all other terms land on exponents that are not r−1 modulo r (also after
 wrapping around X^N = −1), so ka·kb inner products of r rows come out of one multiplication.
+
+In the slot layout each value is the polynomial's value at another root of X^N + 1, so polynomials
+multiply element by element. An inner product needs no rotations: the values of a product over all
+roots add up to N times its constant coefficient, so N·X^(N−1) times the plain polynomial puts the
+sum at X^(N−1), where results of coefficients with ka = kb = 1 sit too.
 """
 
 from __future__ import annotations
@@ -21,6 +26,8 @@ from vfsl.values import Array
 ENCRYPT_MS, PLAIN_MS, PRODUCT_MS, RESULT_MS = 5.0, 0.4, 0.22, 7.0
 # Plain columns to expect, since the encrypting side does not know them.
 EXPECTED_COLUMNS = {"inner": 20, "sum_by": 640}
+# The kind of a layout in slots.
+SLOTTED = "slots"
 # Group sums of one column always have this layout, whatever the number of rows, so that a tree's
 # parent and child combine. Twice as many would double what is encrypted, half as many would double
 # what is masked and opened: of 16, 32 and 64, this took the least time for whole trees of 24,000
@@ -32,9 +39,9 @@ SUMS_TOGETHER = 32
 class Layout:
     """Where values sit: ``ka`` encrypted and ``kb`` plain columns share a polynomial.
 
-    ``kind`` is "rows" for what was encrypted, "inner" for results ordered (encrypted column,
-    plain column), "sums" for results ordered (plain column…, encrypted column). ``columns`` is
-    the number of encrypted columns, 0 for an array without that axis.
+    ``kind`` is "rows" or "slots" for what was encrypted, "inner" for results ordered (encrypted
+    column, plain column), "sums" for results ordered (plain column…, encrypted column).
+    ``columns`` is the number of encrypted columns, 0 for an array without that axis.
     """
 
     kind: str
@@ -48,6 +55,11 @@ class Layout:
         """Rows of a column that fit one polynomial."""
         return self.degree // (self.ka * self.kb)
 
+    @property
+    def holds_rows(self) -> bool:
+        """Whether these are values to work on, not sums that came out of them."""
+        return self.kind in ("rows", SLOTTED)
+
     def results(self, kind: str) -> Layout:
         """The layout of inner products with this one."""
         return Layout(kind, self.columns, self.ka, self.kb, self.degree)
@@ -57,6 +69,8 @@ class Layout:
         if min(self.ka, self.kb) < 1 or self.ka * self.kb > self.degree:
             return False
         axes = len(shape)
+        if self.kind == SLOTTED:
+            return self.ka == self.kb == 1 and self.columns == (shape[1] if axes == 2 else 0)
         if self.columns == 0:
             allowed = {"rows": axes != 2, "inner": axes == 1, "sums": axes in (1, 2)}
             return self.ka == 1 and allowed[self.kind]
@@ -68,6 +82,15 @@ class Layout:
         """For each value of an array: the number of its polynomial and its exponent there."""
         return _places(self, shape)
 
+    def sent(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        """The coefficients (polynomial, exponent) that tell the values: all of them for slots."""
+        if self.kind == SLOTTED:
+            count = self.count(shape)
+            every = np.arange(self.degree)
+            return np.repeat(np.arange(count), self.degree), np.tile(every, count)
+        polynomial, exponent = self.places(shape)
+        return polynomial.reshape(-1), exponent.reshape(-1)
+
     def count(self, shape: tuple[int, ...]) -> int:
         """How many polynomials an array takes."""
         size = 1
@@ -75,7 +98,7 @@ class Layout:
             size *= length
         width = max(self.columns, 1)
         groups = -(-width // self.ka)
-        if self.kind == "rows":
+        if self.holds_rows:
             return groups * -(-(size // width) // self.block)
         return groups * -(-(size // width) // self.kb)
 
@@ -86,7 +109,7 @@ def _places(layout: Layout, shape: tuple[int, ...]) -> tuple[Array, Array]:
     others = int(np.prod(shape, dtype=np.int64)) // width
     column, other = np.meshgrid(np.arange(width), np.arange(others), indexing="ij")
     ka, kb, block = layout.ka, layout.kb, layout.block
-    if layout.kind == "rows":
+    if layout.holds_rows:
         blocks = -(-others // block)
         polynomial = column // ka * blocks + other // block
         exponent = column % ka * kb * block + other % block
@@ -99,10 +122,12 @@ def _places(layout: Layout, shape: tuple[int, ...]) -> tuple[Array, Array]:
     return polynomial.reshape(shape), exponent.reshape(shape)
 
 
-def rows_layout(shape: tuple[int, ...], use: str, degree: int) -> Layout:
+def rows_layout(shape: tuple[int, ...], use: str, degree: int, slot_degree: int) -> Layout:
     """The layout for encrypting an array: the cheapest for its use."""
     columns = shape[1] if len(shape) == 2 else 0
-    if use == "any" or len(shape) not in (1, 2):
+    if use == "any":
+        return Layout(SLOTTED, columns, 1, 1, slot_degree)
+    if use == "add" or len(shape) not in (1, 2):
         return Layout("rows", columns, 1, 1, degree)
     if use == "sum_by" and len(shape) == 1:
         return Layout("rows", 0, 1, SUMS_TOGETHER, degree)
@@ -131,8 +156,8 @@ def cheapest(rows: int, columns: int, plain_columns: int, degree: int) -> tuple[
 class Plains(Protocol):
     """The plain side of inner products, made block by block, since all of it would not fit."""
 
-    def block(self, block: int) -> Array:
-        """A row of signed coefficients for each group of kb plain columns."""
+    def block(self, block: int, groups: slice = slice(None)) -> Array:
+        """A row of coefficients, between −t and t, for each of some groups of kb plain columns."""
         ...
 
     def norm(self) -> int:
@@ -155,13 +180,13 @@ class ColumnPlains:
         count: int = self.columns.shape[1]
         return -(-count // self.layout.kb)
 
-    def block(self, block: int) -> Array:
+    def block(self, block: int, groups: slice = slice(None)) -> Array:
         r, count = self.layout.block, self.columns.shape[1]
         part = self.columns[block * r : (block + 1) * r]
         # Row i sits at r−1−i of its column's stretch, and columns follow each other.
         spread = np.zeros((self.groups * self.layout.kb, r), dtype=np.int64)
         spread[:count, r - len(part) :] = part[::-1].T
-        return spread.reshape(self.groups, self.layout.kb * r)
+        return spread.reshape(self.groups, self.layout.kb * r)[groups]
 
     def norm(self) -> int:
         return _largest_run(np.abs(self.columns).sum(axis=0), self.layout.kb)
@@ -180,13 +205,13 @@ class GroupPlains:
         features: int = self.codes.shape[1]
         return -(-features * self.n // self.layout.kb)
 
-    def block(self, block: int) -> Array:
+    def block(self, block: int, groups: slice = slice(None)) -> Array:
         r = self.layout.block
         part = self.codes[block * r : (block + 1) * r]
         row, feature = np.nonzero(part >= 0)
         spread = np.zeros((self.groups * self.layout.kb, r), dtype=np.int8)
         spread[part[row, feature] + feature * self.n, r - 1 - row] = 1
-        return spread.reshape(self.groups, self.layout.kb * r)
+        return spread.reshape(self.groups, self.layout.kb * r)[groups]
 
     def norm(self) -> int:
         counts = [np.bincount(column[column >= 0], minlength=self.n) for column in self.codes.T]

@@ -31,7 +31,7 @@ from vfsl.crypto.residues import (
     window_width,
 )
 from vfsl.crypto.runs import Runs
-from vfsl.crypto.scheme import RESULT, EncryptedArray, PublicKey, Scheme
+from vfsl.crypto.scheme import RESULT, EncryptedArray, PublicKey, Scheme, Use
 from vfsl.crypto.slots import SLOT_BITS, SLOT_CAPACITY, Slots
 from vfsl.crypto.work import pieces, shared
 from vfsl.errors import ConfigError, CryptoError, KeyMismatch, ProtocolError
@@ -92,10 +92,10 @@ class PaillierPublicKey(PublicKey):
     def to_wire(self) -> dict[str, Any]:
         return {"scheme": self.scheme, "n": int(self.n).to_bytes((self.bits + 7) // 8, "big")}
 
-    def prepare(self, count: int) -> None:
+    def prepare(self, count: int, *, use: Use = "inner") -> None:
         self.pool.prepare(count)
 
-    def prepare_in_background(self, count: int) -> threading.Thread:
+    def prepare_in_background(self, count: int, *, use: Use = "inner") -> threading.Thread:
         return self.pool.prepare_in_background(count)
 
     def seconds(self, products: float) -> float:

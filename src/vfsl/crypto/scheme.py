@@ -17,9 +17,9 @@ import numpy as np
 from vfsl.crypto import wire
 from vfsl.crypto.integers import (
     as_integers,
+    group_counts,
     largest,
     largest_column_sum,
-    largest_group,
     negated,
 )
 from vfsl.crypto.opening import Mask, SecretKey, shown_field
@@ -35,7 +35,7 @@ from vfsl.errors import (
 from vfsl.values import Array, Ciphertext, Masked
 
 # What an array will be used for; a scheme may choose a faster layout for it.
-Use = Literal["any", "inner", "sum_by"]
+Use = Literal["any", "inner", "sum_by", "add"]
 # Sums that came out of an array made for one use: they add, scale and leave, no more.
 RESULT = "result"
 
@@ -68,6 +68,11 @@ class PublicKey(ABC):
     # Largest absolute value that every array of this key can hold.
     capacity: int
 
+    @property
+    def widest(self) -> int:
+        """Largest absolute value that any array of this key can hold, whatever its layout."""
+        return self.capacity
+
     @abstractmethod
     def to_wire(self) -> dict[str, Any]:
         """A dict of numbers, strings and bytes that ``Scheme.load_public`` reads."""
@@ -83,9 +88,9 @@ class PublicKey(ABC):
         Parameters
         ----------
         ints : integer array of any shape, or object array of Python ints
-        use : {"any", "inner", "sum_by"}
-            What the receiver will do. "inner" and "sum_by" allow faster layouts; element-wise
-            products need "any".
+        use : {"any", "inner", "sum_by", "add"}
+            What the receiver will do. All but "any" allow smaller and faster layouts; "add" is
+            for arrays that are only added up and opened. Element-wise products need "any".
         bound : int, optional
             A bound on the absolute values that may be public. Default: their largest, which
             ``to_wire`` rounds up to a power of two.
@@ -116,20 +121,23 @@ class PublicKey(ABC):
         use = wire.field(payload, "use", str)
         if use not in (*get_args(Use), RESULT):
             raise ProtocolError(f"A ciphertext of a known use was expected. Got {use!r} instead.")
-        return self._load(payload, shape, use, wire.bound_field(payload, self.capacity))
+        return self._load(payload, shape, use, wire.bound_field(payload, self.widest))
 
     def load_mask(self, message: Masked) -> Mask:
         """Read a mask that a peer handed on by ``Mask.to_wire``, validating everything."""
         payload = wire.content(message, Masked, "A mask")
         wire.check_header(payload, self.scheme, self.fingerprint, "mask")
         shape = wire.shape_field(payload, least=0)
-        bound = wire.bound_field(payload, self.capacity)
+        bound = wire.bound_field(payload, self.widest)
         return self._load_mask(payload, shape, bound, shown_field(payload, shape))
 
-    def prepare(self, count: int) -> None:  # noqa: B027 - nothing to prepare is a fine default
-        """Precompute randomness for ``count`` further numbers, where that saves time later."""
+    def prepare(self, count: int, *, use: Use = "inner") -> None:  # noqa: B027 - often nothing to do
+        """Precompute randomness for ``count`` further numbers, where that saves time later.
 
-    def prepare_in_background(self, count: int) -> threading.Thread | None:
+        ``use`` is that of the arrays it is for; a scheme may keep "any" apart from the others.
+        """
+
+    def prepare_in_background(self, count: int, *, use: Use = "inner") -> threading.Thread | None:
         """The same by worker processes, without waiting; join the thread to wait for all."""
         return None
 
@@ -167,7 +175,7 @@ class EncryptedArray(ABC):
 
     @property
     def capacity(self) -> int:
-        """Largest bound that this array may reach; a packed layout may hold less than the key."""
+        """Largest bound that this array may reach; layouts of one key may differ in it."""
         return self.key.capacity
 
     def __repr__(self) -> str:
@@ -284,24 +292,32 @@ class EncryptedArray(ABC):
         EncryptedArray
             Of shape (n,) if this array is (rows,); of shape (n, k) if it is (rows, k).
         """
-        codes, bound = self._codes(groups, n, axes=1)
-        return self._grouped_by(codes, self._sum_by(codes, n, bound))
+        codes, counts, bound = self._codes(groups, n, axes=1)
+        return self._grouped_by(self._sum_by(codes, n, bound), counts, n)
 
-    def sum_by_many(self, groups: Any, n: int) -> EncryptedArray:
+    def sum_by_many(self, groups: Any, n: int, stretch: int | None = None) -> EncryptedArray:
         """:meth:`sum_by` for several groupings of the same rows at once.
 
         Parameters
         ----------
         groups : integer array of shape (rows, f)
         n : int
+        stretch : int, optional
+            Runs will stay within so many neighbouring groups (:meth:`masked`), which bounds them
+            by the rows of those. Default: all n.
 
         Returns
         -------
         EncryptedArray
             Of shape (f, n) or (f, n, k).
         """
-        codes, bound = self._codes(groups, n, axes=2)
-        return self._grouped_by(codes, self._sum_by_many(codes, n, bound))
+        codes, counts, bound = self._codes(groups, n, axes=2)
+        whole = n if stretch is None else stretch
+        if whole < 1 or n % whole:
+            raise InputError(
+                f"The stretch parameter of sum_by_many must divide n = {n}. Got {stretch} instead."
+            )
+        return self._grouped_by(self._sum_by_many(codes, n, bound), counts, whole)
 
     def masked(self, runs: Runs | None = None, shown: Any = None) -> tuple[Ciphertext, Mask]:
         """A request to the key holder, hidden by a uniform mask, and the mask to take off.
@@ -405,17 +421,15 @@ class EncryptedArray(ABC):
         result.groups = self.groups.scaled(factor) if self.groups else None
         return result
 
-    def _grouped_by(self, codes: Array, sums: EncryptedArray) -> EncryptedArray:
-        """Group sums with the bound of all groups of a grouping together.
+    def _grouped_by(self, sums: EncryptedArray, counts: Array, stretch: int) -> EncryptedArray:
+        """Group sums with the bound of all groups of a stretch together.
 
-        It is the row bound times the most rows that count in a grouping. Where rows have several
+        It is the row bound times the most rows that count in a stretch. Where rows have several
         columns, a run may pass over all of them, so each counts.
         """
-        groupings = 1 if codes.ndim == 1 else codes.shape[1]
         columns = self.size // self.shape[0]
-        everyone = codes.min() >= 0
-        counted = len(codes) if everyone else int(np.count_nonzero(codes >= 0, axis=0).max())
-        sums.groups = Groups(sums.size // groupings, self.bound * counted * columns)
+        counted = int(counts.reshape(-1, stretch).sum(axis=1).max())
+        sums.groups = Groups(stretch * columns, self.bound * counted * columns)
         return sums
 
     def _header(self, form: str) -> dict[str, Any]:
@@ -459,7 +473,7 @@ class EncryptedArray(ABC):
             )
         return self.shape[0]
 
-    def _codes(self, groups: Any, n: int, axes: int) -> tuple[Array, int]:
+    def _codes(self, groups: Any, n: int, axes: int) -> tuple[Array, Array, int]:
         codes = as_integers(groups, "The groups parameter of sum_by")
         rows = self._rows("sum_by")
         if codes.ndim != axes or codes.shape[0] != rows or codes.size == 0:
@@ -473,7 +487,8 @@ class EncryptedArray(ABC):
                 f"The groups parameter of sum_by must be −1 or from 0 to n − 1 = {n - 1}. "
                 f"Got {codes.min()} to {codes.max()} instead."
             )
-        return codes, self._next(self.bound * largest_group(codes, n), "sum_by")
+        counts = group_counts(codes, n)
+        return codes, counts, self._next(self.bound * int(counts.max()), "sum_by")
 
 
 def check_bound(bound: int, capacity: int, operation: str) -> None:

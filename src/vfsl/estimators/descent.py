@@ -53,11 +53,11 @@ class Width:
         A residual is the sum of the target and the scores of the label holder and ``holders``
         others; the absolute values of a standardised column add up to at most its rows. Rounding
         errors of columns and scores weigh about the same in the result, so they get equal shares.
-        Products of ciphertexts with row weights take a third share, but have no form in bfv,
-        whose plaintext space is the smallest.
+        Products of ciphertexts with row weights take a third share; bfv, whose plaintext space is
+        the smallest, holds two bits more in the slots that they need.
         """
         spread = 6 if weighted else 0
-        capacity = 61 if products else 57
+        capacity = 59 if products else 57
         total = int(np.ceil(capacity - np.log2(2 + holders))) - 1
         spare = total - score_range - spread - int(np.ceil(np.log2(max(rows, 2))))
         share = spare // (3 if products else 2)

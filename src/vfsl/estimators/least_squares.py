@@ -217,7 +217,8 @@ def train_feature_holder(
                 break
         weights = block.best
         if stage + 1 < program.stages:
-            total = key.encrypt(fine_scores(columns, weights), bound=SCORE_BOUND)
+            fine = fine_scores(columns, weights)
+            total = key.encrypt(fine, use="add", bound=SCORE_BOUND)
             here.send(leader, "scores", total.to_wire())
     return Trained(weights)
 

@@ -44,7 +44,7 @@ def score_key_holder(channel: Channel, roles: Roles) -> None:
 def score_feature_holder(
     channel: Channel, columns: Floats, weights: Floats, roles: Roles, key: PublicKey
 ) -> None:
-    scores = key.encrypt(fine_scores(columns, weights), bound=SCORE_BOUND)
+    scores = key.encrypt(fine_scores(columns, weights), use="add", bound=SCORE_BOUND)
     channel.send(roles.label_holder, "scores", scores.to_wire())
 
 
@@ -59,7 +59,7 @@ def score_label_holder(
 
 def open_total(channel: Channel, roles: Roles, key: PublicKey, own: Integers) -> Floats:
     """Add up all scores under encryption, so that only their total is ever opened."""
-    total = key.encrypt(own, bound=SCORE_BOUND)
+    total = key.encrypt(own, use="add", bound=SCORE_BOUND)
     for party in roles.feature_holders:
         total = total + load_array(key, channel.receive(party, "scores"), party, own.shape)
     request, mask = total.masked()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from vfsl.channel import Channel
-from vfsl.crypto import SCHEME_FOR, scheme
+from vfsl.crypto import scheme
 from vfsl.data import Kind
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles, Share
@@ -176,9 +176,7 @@ def work_of(base: Base, feature_holders: int) -> str:
     """The kind of work that picks the scheme where it was left to "auto"."""
     if knows_training_scores(base):
         return "trees"
-    # Sums over bags need element-wise products with private masks.
-    packed = feature_holders == 1 and scheme(SCHEME_FOR["linear"]).elementwise
-    return "linear" if packed else "linear of many"
+    return "linear" if feature_holders == 1 else "linear of many"
 
 
 def check_base(base: Base, role: Roles) -> None:
@@ -224,11 +222,9 @@ def first_models(share: Share, count: int) -> Share:
     return replace(share, state={**share.state, "weights": weights.tolist(), "models": 1})
 
 
-def share_from(content: dict[str, Any]) -> Share:
-    """A share from its plain values, as kept in another share or a checkpoint."""
-    listed: dict[str, Sequence[Any]] = {
-        name: tuple(content[name]) for name in ("rounds", "notes") if name in content
-    }
+def share_from(content: Mapping[str, Any]) -> Share:
+    """The share whose ``to_dict`` this is, as kept in another share or a checkpoint."""
+    listed = {name: tuple(content[name]) for name in ("rounds", "notes")}
     return Share(**{**content, **listed})
 
 

@@ -144,7 +144,7 @@ def search(
         separation = stopping.separation(held, rest)
         calibration = calibrate(held, rest, prior.value)
         if iteration == 1:
-            hidden, first = stopping.hidden_positives(prior.top, len(rest)), separation
+            hidden, first = stopping.hidden_positives(prior.cautious, len(rest)), separation
         if stopping.drifted(first, separation):
             found.warnings.append(_drift(iteration, first, separation))
         stability = _stability(before, ranking.unlabelled, found.unlabelled)
@@ -160,22 +160,10 @@ def search(
             positives=int((found.known | found.promoted).sum()),
             unlabelled=int(found.unlabelled.sum()),
         )
-        found.history.append(
-            {
-                "iteration": iteration,
-                "positives": int(known.sum() + found.promoted.sum()) - batch_size,
-                "unlabelled": len(logits),
-                "pseudo-negatives from": int(pool.sum()),
-                "promoted": batch_size,
-                "hidden": hidden,
-                "label frequency": label_frequency(prior.top, len(held), len(rest)),
-                "prior": prior.value,
-                "prior low": prior.low,
-                "prior high": prior.high,
-                "oob score": separation,
-                "stability": stability,
-            }
-        )
+        line: dict[str, Any] = {"iteration": iteration, "unlabelled": len(logits)}
+        line |= {"promoted": batch_size, "pseudo-negatives from": int(pool.sum())}
+        line |= {"hidden": hidden, "stability": stability}
+        found.history.append(line | _estimates(found, batch_size, prior, separation))
         if reason is not None:
             break
     pieces = _result(leader, ranking, settings)
@@ -287,6 +275,19 @@ def _promote(found: Found, settings: Settings, hidden: int) -> int:
     best: Integers = rows[np.argsort(-found.logits[rows], kind="stable")[:size]]
     found.promoted[best] = True
     return len(best)
+
+
+def _estimates(found: Found, promoted: int, prior: Prior, separation: float) -> dict[str, Any]:
+    """What an iteration's line of the history says beside its sizes."""
+    known, rest = int(found.known.sum()), int((~found.known).sum())
+    return {
+        "positives": known + int(found.promoted.sum()) - promoted,  # that it was trained with
+        "label frequency": label_frequency(prior.cautious, known, rest),
+        "prior": prior.value,
+        "prior low": prior.low,
+        "prior high": prior.high,
+        "oob score": separation,
+    }
 
 
 def _stability(before: Floats | None, now: Floats, rows: Booleans) -> float | None:

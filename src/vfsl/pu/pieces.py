@@ -161,10 +161,6 @@ class Leader:
         return Done(share_from(content["share"]), sums, scores)
 
 
-def _listed_values(values: Floats | None) -> list[Any] | None:
-    return None if values is None else values.tolist()
-
-
 def follow(
     channel: Channel,
     base: Base,
@@ -268,6 +264,10 @@ def _count(kept: Keeper | None) -> int:
 
 def _kept_share(kept: Keeper, number: int) -> Share:
     return share_from(kept.load(_name(number))["share"])
+
+
+def _listed_values(values: Floats | None) -> list[Any] | None:
+    return None if values is None else values.tolist()
 
 
 def _trained(share: Share | None) -> Share:

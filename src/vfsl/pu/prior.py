@@ -20,7 +20,8 @@ from vfsl.pu.calibration import sigmoid
 _DELTA, _GAMMA = 0.1, 0.01
 _TOP = 0.1  # of the held-out positives
 _GRID = 1024
-# Kernels lose a little mass, so that smaller steps would only drift towards 0.
+_QUANTILES = 2000
+# Smaller steps only follow the noise of the densities.
 _EM_ROUNDS, _EM_STEP = 1000, 1e-3
 
 
@@ -31,46 +32,48 @@ class Prior:
     Attributes
     ----------
     value : float
-        By best bin estimation.
+        By DEDPUL.
     low, high : float
         Its 90 % bootstrap interval.
-    dedpul : float
-        By DEDPUL, as a cross-check.
+    best_bin : float
+        By best bin estimation: a cross-check that is too high where the classes overlap.
     upper : float
-        By Elkan and Noto's mean; too high where the classes overlap.
+        By Elkan and Noto's mean; higher still.
     top : float
-        The ratio among the best tenth of held-out positives, which stopping rules use.
+        The ratio among the best tenth of held-out positives.
     """
 
     value: float
     low: float
     high: float
-    dedpul: float
+    best_bin: float
     upper: float
     top: float
+
+    @property
+    def cautious(self) -> float:
+        """A share to decide by how many rows are reliable: rather too low than too high."""
+        return min(self.low, self.top)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def estimate_prior(
-    positive: Floats, unlabelled: Floats, rng: np.random.Generator, repeats: int = 100
+    positive: Floats, unlabelled: Floats, rng: np.random.Generator, repeats: int = 50
 ) -> Prior:
     """All estimates from logits of held-out positives and of unlabelled rows."""
     draws = [
-        best_bin(
-            rng.choice(positive, len(positive)),
-            rng.choice(unlabelled, len(unlabelled)),
-        )
+        dedpul(rng.choice(positive, len(positive)), rng.choice(unlabelled, len(unlabelled)))
         for _ in range(repeats)
     ]
     low, high = np.quantile(draws, [0.05, 0.95])
-    value = best_bin(positive, unlabelled)
+    value = dedpul(positive, unlabelled)
     return Prior(
         value,
         min(float(low), value),
         max(float(high), value),
-        dedpul(positive, unlabelled),
+        best_bin(positive, unlabelled),
         elkan_noto(positive, unlabelled),
         top_ratio(positive, unlabelled),
     )
@@ -136,14 +139,17 @@ def _shares_above(positive: Floats, unlabelled: Floats) -> tuple[Floats, Floats]
 
 
 def _density_ratio(positive: Floats, unlabelled: Floats) -> Floats:
-    """f_P/f_U at the sorted unlabelled rows, both densities smoothed alike."""
+    """f_P/f_U at even quantiles of the unlabelled rows, both densities smoothed alike."""
     both = np.concatenate([positive, unlabelled])
     width = min(_bandwidth(positive), _bandwidth(unlabelled))
     grid = np.linspace(both.min() - 3 * width, both.max() + 3 * width, _GRID)
     floor = 1e-3 / (len(unlabelled) * (grid[-1] - grid[0]))
     f_u = np.maximum(_density(unlabelled, grid, width), floor)
-    ratio = np.interp(np.sort(unlabelled), grid, _density(positive, grid, width) / f_u)
-    return np.asarray(isotonic_regression(ratio))
+    places = np.quantile(unlabelled, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
+    ratio = np.interp(places, grid, _density(positive, grid, width) / f_u)
+    rising = isotonic_regression(ratio)
+    # The mean of f_P/f_U over U is 1; what kernels lose of it would let EM fall to nothing.
+    return np.asarray(rising / rising.mean())
 
 
 def _density(values: Floats, grid: Floats, bandwidth: float) -> Floats:

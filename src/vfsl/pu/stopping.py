@@ -24,9 +24,9 @@ REASONS = {
 }
 
 
-def hidden_positives(top: float, unlabelled: int) -> int:
-    """How many positives are among the unlabelled rows, by the ratio at the top of the scores."""
-    return round(top * unlabelled)
+def hidden_positives(share: float, unlabelled: int) -> int:
+    """How many positives are among the unlabelled rows, by a cautious estimate of their share."""
+    return round(share * unlabelled)
 
 
 def promotion_size(share: float | None, unlabelled: int, hidden: int, promoted: int) -> int:

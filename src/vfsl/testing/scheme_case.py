@@ -12,7 +12,7 @@ from vfsl.crypto.scheme import EncryptedArray, PublicKey, Scheme
 from vfsl.errors import VfslError
 from vfsl.values import Array
 
-USES: tuple[Any, ...] = ("any", "inner", "sum_by")
+USES: tuple[Any, ...] = ("any", "inner", "sum_by", "add")
 # A correct scheme fails a randomness check once in ten million runs.
 RARE = 1e-7
 

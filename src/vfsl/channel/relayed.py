@@ -1,0 +1,385 @@
+"""A transport over an engine that hands envelopes from party to party through a relay.
+
+An envelope holds a part of a frame, or a note of this transport: who waits (counts, no names), who
+has ended, who has failed. Frames are sealed above this file (sealing.py), so the relay sees sizes,
+counts and timing. It could forge the notes: that stops a run, which it can do anyway, and shows it
+nothing. Envelopes of a pair are carried one after the other, each until the peer's process has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import struct
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from vfsl.channel import wire
+from vfsl.channel.waiting import Wait, WaitGraph
+from vfsl.errors import (
+    ChannelError,
+    Deadlock,
+    PeerClosed,
+    PeerFailed,
+    TimedOut,
+    VfslError,
+    WireError,
+)
+from vfsl.values import Array
+
+RELAY = "the relay"
+# The engine carries arrays faster than bytes from about here on (measured), and in bounded pieces.
+ARRAY_FROM = 10_000_000
+PART_BYTES = 32 << 20
+
+_HEADER = struct.Struct("<2sBB16sQII")  # magic, version, kind, session, number, part, parts
+_MAGIC, _VERSION = b"VE", 1
+_DATA, _WAITING, _ENDED, _FAILED = range(4)
+_FRAME_LIMIT = wire.MAX_BYTES + (1 << 16)
+_AHEAD = 8  # envelopes that may wait to be carried before ``post`` waits
+_REPORT_AFTER = 1.0  # seconds of waiting before a party tells the others
+_PROBE_EVERY = 1.5
+CALL_SECONDS = 4.0
+_GONE_SECONDS = 4.0  # calls that fail at once: nobody is there
+_SILENT_SECONDS = 60.0  # calls that are not answered: the peer may be busy, or far
+_RELAY_SECONDS = 8.0  # enough to connect again after a short break
+
+Envelope = bytes | Array
+Carry = Callable[[str, Envelope], None]
+OnFailure = Callable[[str, str], None]
+
+
+def session_name(*facts: object) -> bytes:
+    """A short public name for one attempt of a run."""
+    return hashlib.sha256(wire.encode("session", [str(fact) for fact in facts])).digest()[:16]
+
+
+class Unreachable(Exception):
+    """The engine could not hand an envelope over; ``gone``: it knows that nobody is there."""
+
+    def __init__(self, gone: bool) -> None:
+        super().__init__("unreachable")
+        self.gone = gone
+
+
+class RelayedTransport:
+    """One party's frames to and from its peers; a thread per peer carries, another one probes.
+
+    Parameters
+    ----------
+    me, peers, session
+        Whose transport it is, with whom, in which attempt.
+    carry : callable
+        ``carry(peer, envelope)`` returns when the peer's process has it, else raises Unreachable.
+    probe : callable
+        ``probe(peer)`` returns if the peer answers, else raises Unreachable.
+    relayed : callable
+        Whether there is a connection to the relay.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        peers: tuple[str, ...],
+        session: bytes,
+        carry: Carry,
+        probe: Callable[[str], None],
+        relayed: Callable[[], bool],
+    ) -> None:
+        self.me = me
+        self.peers = peers
+        self.session = session
+        self._carry, self._probe, self._relayed = carry, probe, relayed
+        self._changed = threading.Condition()
+        self._inbox: dict[str, deque[bytes]] = {peer: deque() for peer in peers}
+        self._parts: dict[str, list[bytes]] = {peer: [] for peer in peers}
+        self._next: dict[str, tuple[int, int]] = dict.fromkeys(peers, (0, 0))
+        self._outbox: dict[str, queue.Queue[Envelope | None]] = {
+            peer: queue.Queue() for peer in peers
+        }
+        self._posted: Counter[str] = Counter()
+        self._taken: Counter[str] = Counter()
+        self._waits = WaitGraph()
+        self._ended: dict[str, int] = {}  # how many frames each ended peer has posted to us
+        self._failed: tuple[str, str] | None = None
+        self.on_failure: OnFailure | None = None
+        self._deadlock: str | None = None
+        self._done = threading.Event()
+        self._threads = [
+            threading.Thread(target=work, args=(peer,), daemon=True, name=f"vfsl {me}→{peer}")
+            for peer in peers
+            for work in (self._send_to, self._watch)
+        ]
+        self._threads.append(
+            threading.Thread(target=self._watch_relay, daemon=True, name=f"vfsl {me} relay")
+        )
+        for thread in self._threads:
+            thread.start()
+
+    # ---- Transport ----------------------------------------------------------------------------
+
+    def post(self, to: str, frame: bytes) -> None:
+        with self._changed:
+            self._raise_if_failed()
+            if to in self._ended:
+                raise PeerClosed(f"Party {to!r} ended before {self.me!r} could send to it.", to)
+        for envelope in _envelopes(self.session, self._posted[to], frame):
+            while self._outbox[to].qsize() >= _AHEAD:
+                with self._changed:
+                    self._raise_if_failed()
+                    self._changed.wait(0.05)
+            self._outbox[to].put(envelope)
+        self._posted[to] += 1
+
+    def take(self, sender: str, name: str, timeout: float | None) -> bytes:
+        started = time.monotonic()
+        reported = False
+        frames = self._inbox[sender]
+        with self._changed:
+            while not frames:
+                self._raise_if_hopeless(sender, name)
+                waited = time.monotonic() - started
+                if timeout is not None and waited >= timeout:
+                    raise TimedOut(
+                        f"{self.me!r} waited {timeout:g} s for {name!r} from {sender!r}.", sender
+                    )
+                if not reported and waited >= _REPORT_AFTER:
+                    reported = True
+                    self._report_wait(sender)
+                left = None if timeout is None else timeout - waited
+                pause = None if reported else _REPORT_AFTER - waited
+                self._changed.wait(min((x for x in (left, pause) if x is not None), default=None))
+            self._waits.clear(self.me)
+            self._taken[sender] += 1
+            return frames.popleft()
+
+    # ---- the end ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End well: tell the peers, wait until all have ended, refuse frames that nobody took."""
+        for peer in self.peers:
+            self._outbox[peer].put(self._note(_ENDED, b"", number=self._posted[peer]))
+        try:
+            with self._changed:
+                while len(self._ended) < len(self.peers):
+                    self._raise_if_failed()
+                    self._changed.wait()
+            for peer, posted in self._ended.items():
+                if posted > self._taken[peer]:
+                    raise ChannelError(
+                        f"{self.me!r} ended with {posted - self._taken[peer]} messages of {peer!r} "
+                        "that it never received.",
+                        peer,
+                    )
+        except VfslError as error:
+            self.abandon(error)
+            raise
+        self._stop()
+
+    def abandon(self, error: BaseException) -> None:
+        """End because of an error: the peers learn who failed and of which kind, not the text."""
+        with self._changed:
+            if self._failed is None:
+                self._failed = (self.me, type(error).__name__)
+            note = wire.encode("failed", list(self._failed))
+        for peer in self.peers:
+            self._outbox[peer].put(self._note(_FAILED, note))
+        self._stop()
+
+    def _stop(self) -> None:
+        for outbox in self._outbox.values():
+            outbox.put(None)
+        self._done.set()
+        deadline = time.monotonic() + CALL_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    # ---- what arrives -------------------------------------------------------------------------
+
+    def accept(self, sender: str, envelope: Envelope) -> None:
+        """Take in an envelope; called by the engine's threads."""
+        with self._changed:
+            try:
+                kind, number, part, parts, content = _opened(envelope)
+                if kind == _DATA:
+                    self._accept_part(sender, number, part, parts, content)
+                elif kind == _ENDED:
+                    self._ended[sender] = number
+                elif kind == _FAILED:
+                    self._set_failed(*_failure(content))
+                else:
+                    self._note_wait(sender, _wait(content))
+            except WireError:
+                self._set_failed(sender, "it sent an envelope that is refused")
+            self._changed.notify_all()
+
+    def _accept_part(self, sender: str, number: int, part: int, parts: int, content: bytes) -> None:
+        if (number, part) < self._next[sender]:
+            return  # carried twice: the answer to the first time was lost
+        held = self._parts[sender]
+        size = sum(map(len, held)) + len(content)
+        if (number, part) != self._next[sender] or part >= parts or size > _FRAME_LIMIT:
+            raise WireError(f"Envelopes of {sender!r} do not follow each other.", sender)
+        held.append(content)
+        self._next[sender] = (number, part + 1)
+        if part + 1 == parts:
+            self._inbox[sender].append(b"".join(held) if len(held) > 1 else held[0])
+            self._parts[sender], self._next[sender] = [], (number + 1, 0)
+
+    # ---- who waits, who is lost ---------------------------------------------------------------
+
+    def _report_wait(self, sender: str) -> None:
+        wait = Wait(sender, "a message", self._taken[sender], dict(self._posted))
+        facts = {"for": sender, "taken": wait.taken, "posted": wait.posted}
+        note = self._note(_WAITING, wire.encode("waiting", facts))
+        for peer in self.peers:
+            self._outbox[peer].put(note)
+        self._note_wait(self.me, wait)
+
+    def _note_wait(self, party: str, wait: Wait) -> None:
+        ring = self._waits.wait(party, wait)
+        if ring is not None and self.me in ring:
+            self._deadlock = f"The parties wait for each other: {self._waits.describe(ring)}."
+
+    def _raise_if_failed(self) -> None:
+        if self._failed is not None:
+            culprit, reason = self._failed
+            raise PeerFailed(f"Party {culprit!r} failed ({reason}); {self.me!r} stops.", culprit)
+
+    def _raise_if_hopeless(self, sender: str, name: str) -> None:
+        self._raise_if_failed()
+        if sender in self._ended:
+            raise PeerClosed(
+                f"Party {sender!r} ended without sending {name!r} to {self.me!r}.", sender
+            )
+        if self._deadlock is not None:
+            raise Deadlock(self._deadlock, sender)
+
+    def _send_to(self, peer: str) -> None:
+        """Carry this peer's envelopes one after the other, so that they stay in order."""
+        while (envelope := self._outbox[peer].get()) is not None:
+            trouble = Trouble()
+            while True:
+                try:
+                    self._carry(peer, envelope)
+                    break
+                except Unreachable as error:
+                    if self._done.is_set() or trouble.is_final(error.gone):
+                        self._lose(peer)
+                        return
+                    time.sleep(0.3)
+            with self._changed:
+                self._changed.notify_all()
+
+    def _watch(self, peer: str) -> None:
+        """Ask every now and then whether a peer is still there, until it has ended."""
+        trouble = Trouble()
+        while not self._done.wait(_PROBE_EVERY) and peer not in self._ended:
+            try:
+                self._probe(peer)
+                trouble = Trouble()
+            except Unreachable as error:
+                if trouble.is_final(error.gone):
+                    self._lose(peer)
+                    return
+
+    def _watch_relay(self) -> None:
+        seen = time.monotonic()
+        while not self._done.wait(0.5):
+            if self._relayed():
+                seen = time.monotonic()
+            elif time.monotonic() - seen >= _RELAY_SECONDS:
+                self._fail(RELAY, "it does not answer")
+                return
+
+    def _lose(self, peer: str) -> None:
+        self._fail(peer if self._relayed() else RELAY, "it does not answer")
+
+    def call_off(self, own: bool) -> None:
+        """The engine ends the run: find out because of whom, while the others can be asked."""
+        if own:
+            self._fail(self.me, "its site process has gone")
+        for peer in self.peers:
+            if peer not in self._ended and not self._answers(peer):
+                self._lose(peer)
+        self._fail(RELAY, "it called the run off")
+
+    def _answers(self, peer: str) -> bool:
+        try:
+            self._probe(peer)
+        except Unreachable:
+            return False
+        return True
+
+    def _fail(self, culprit: str, reason: str) -> None:
+        with self._changed:
+            if culprit not in self._ended and not self._done.is_set():
+                self._set_failed(culprit, reason)
+            self._changed.notify_all()
+
+    def _set_failed(self, culprit: str, reason: str) -> None:
+        """The first failure counts; who listens hears of it even while the party computes."""
+        if self._failed is None:
+            self._failed = (culprit, reason)
+            if self.on_failure is not None:
+                self.on_failure(culprit, reason)
+
+    def _note(self, kind: int, content: bytes, number: int = 0) -> bytes:
+        return _HEADER.pack(_MAGIC, _VERSION, kind, self.session, number, 0, 1) + content
+
+
+class Trouble:
+    """How long something has not worked; final sooner where the engine knows the peer is gone."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._gone_since: float | None = None
+
+    def is_final(self, gone: bool) -> bool:
+        now = time.monotonic()
+        self._gone_since = (self._gone_since or now) if gone else None
+        sure = self._gone_since is not None and now - self._gone_since >= _GONE_SECONDS
+        return sure or now - self._since >= _SILENT_SECONDS
+
+
+def _envelopes(session: bytes, number: int, frame: bytes) -> Iterator[Envelope]:
+    """A frame in parts that the engine likes: bytes while small, arrays of bytes when large."""
+    parts = max(1, -(-len(frame) // PART_BYTES))
+    for part in range(parts):
+        content = frame[part * PART_BYTES : (part + 1) * PART_BYTES]
+        header = _HEADER.pack(_MAGIC, _VERSION, _DATA, session, number, part, parts)
+        whole = header + content
+        yield np.frombuffer(whole, dtype=np.uint8) if len(whole) >= ARRAY_FROM else whole
+
+
+def _opened(envelope: Envelope) -> tuple[int, int, int, int, bytes]:
+    data = envelope.tobytes() if isinstance(envelope, np.ndarray) else bytes(envelope)
+    if len(data) < _HEADER.size:
+        raise WireError("An envelope is too short.")
+    magic, version, kind, _, number, part, parts = _HEADER.unpack_from(data)
+    if magic != _MAGIC or version != _VERSION or kind > _FAILED:
+        raise WireError("An envelope is not one of ours.")
+    return kind, number, part, parts, data[_HEADER.size :]
+
+
+def session_of(envelope: Envelope) -> bytes:
+    start = bytes(envelope[: _HEADER.size])
+    return start[4:20]
+
+
+def _failure(content: bytes) -> tuple[str, str]:
+    _, value = wire.decode(content)
+    if not isinstance(value, list) or len(value) != 2:
+        raise WireError("A note of a failure has other content than expected.")
+    return str(value[0])[:200], str(value[1])[:200]
+
+
+def _wait(content: bytes) -> Wait:
+    _, value = wire.decode(content)
+    if not isinstance(value, dict) or set(value) != {"for", "taken", "posted"}:
+        raise WireError("A note of a wait has other content than expected.")
+    return Wait(str(value["for"]), "a message", value["taken"], value["posted"])

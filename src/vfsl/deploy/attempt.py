@@ -1,0 +1,232 @@
+"""What a party does in a run between organisations: handshake, consent, steps, results.
+
+Holds   every party: its own folder and table; the leader: the job, which it has submitted.
+Learns  everybody: the job, who agreed, who had finished what. The leader: why a party refused.
+        The relay: the names of run and parties, and a salted hash of the job.
+Nothing about the data leaves a party before all have agreed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+
+from vfsl.channel import Attempt, PartyChannel, Transcript, seal
+from vfsl.channel.transport import Transport
+from vfsl.data import PartyTable
+from vfsl.deploy.config import load_party, seal_key
+from vfsl.deploy.consent import agreement, refusals
+from vfsl.deploy.job import SharedJob, opened_job
+from vfsl.deploy.runs import Refused, RunFolder
+from vfsl.deploy.steps import STEPS, Site, run_step
+from vfsl.errors import ConfigError, ProtocolError
+from vfsl.record import PartyFacts, RunRecord, StepRecord, fingerprint, versions
+from vfsl.store import read_json, write_json
+from vfsl.values import Disclosure, Disclosures
+
+_FINGERPRINT_KEY = "fingerprint.key"
+
+DISCLOSURES: Disclosures = {
+    "job": Disclosure(str, "the job: its steps and settings"),
+    "answer": Disclosure(
+        dict, "whether the sender agrees, why not, and which steps it has finished before"
+    ),
+    "start": Disclosure(dict, "from which step on all go on, or that the job is refused"),
+}
+
+
+@dataclass(frozen=True)
+class Announced:
+    """What the engine job says of a run before the parties talk to each other."""
+
+    run: str
+    attempt: int
+    leader: str
+    parties: tuple[str, ...]
+    job: str  # its hash
+
+
+class Ending(Transport, Protocol):
+    """A transport that says how a party's work ended, and hears of others at once."""
+
+    on_failure: Callable[[str, str], None] | None
+
+    def close(self) -> None: ...
+
+    def abandon(self, error: BaseException) -> None: ...
+
+
+def take_part(
+    facts: Announced, me: str, folder: Path, open_transport: Callable[[tuple[str, ...]], Ending]
+) -> None:
+    """One party's side of a whole attempt; how it ends stands in the party's own folder."""
+    kept = RunFolder(folder, facts.run)
+    kept.begin(facts.attempt, facts.job)
+    transport = open_transport(tuple(party for party in facts.parties if party != me))
+    transport.on_failure = kept.note_failure
+    try:
+        _run_steps(facts, folder, kept, transport)
+        kept.prepare()
+        transport.close()
+    except Refused as error:
+        kept.fail(error)
+        transport.close()  # nothing has failed: all know, and all end here
+        raise
+    except BaseException as error:
+        kept.fail(error)
+        transport.abandon(error)
+        raise
+    kept.note("finished", "The run has ended well.")
+    kept.publish()
+
+
+def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Transport) -> None:
+    mine = load_party(folder)
+    if mine.party != transport.me:
+        raise ConfigError(f"{folder} is the folder of {mine.party!r}, not of {transport.me!r}.")
+    attempt = Attempt(facts.run, facts.attempt, bytes.fromhex(facts.job))
+    sealed = seal(transport, seal_key(folder), mine.pins(), attempt, mine.limits.seconds)
+    transcript = Transcript()
+    channel = PartyChannel(sealed, transcript, timeout=mine.limits.seconds)
+    talk = channel.within("agreement", DISCLOSURES)
+    job = _receive_job(talk, facts, kept)
+    table = None
+    reasons = refusals(mine, job, facts.leader, frozenset(STEPS))
+    if not reasons and mine.role == "data":
+        table = mine.read_table(folder)
+        reasons = _missing_label(mine.party, table, job)
+    site = Site(mine, job, table, folder, kept.state)
+    done = kept.finished_steps(facts.job)
+    answer = {"agrees": not reasons, "reasons": reasons, "finished": done, "plan": ""}
+    if not reasons and table is not None:
+        answer["plan"] = site.plan_name()
+    start = _agree(talk, facts, job, answer)
+    kept.forget_from(facts.job, start + 1, done)
+    records = _finished_records(kept, facts.job, start)
+    if start == 0:
+        records = [_agreement_record(job, facts, transcript)]
+    kept.finished = start
+    for number, step in enumerate(job.steps, start=1):
+        if number > start:
+            site.number = number
+            record = _timed_step(site, sealed, step, number)
+            records.append(record)
+            more = {"records": [asdict(one) for one in records]}
+            kept.keep(facts.job, number, record, more)
+            kept.finished = number
+            kept.note("running", f"Step {number} of {len(job.steps)} has ended.")
+    _write_record(site, facts, records)
+
+
+def _receive_job(talk: PartyChannel, facts: Announced, kept: RunFolder) -> SharedJob:
+    """The job: from the own folder at the leader, from the leader at everybody else."""
+    if talk.me == facts.leader:
+        content = read_json(kept.path / "job.json")
+        if content["attempt"] != facts.attempt or content["hash"] != facts.job:
+            raise ProtocolError(
+                f"Run {facts.run!r} was not submitted here as attempt {facts.attempt}."
+            )
+        text = str(content["text"])
+        for peer in talk.peers:
+            talk.send(peer, "job", text)
+    else:
+        text = talk.receive(facts.leader, "job")
+    return opened_job(text, facts.job, facts.leader)
+
+
+def _agree(talk: PartyChannel, facts: Announced, job: SharedJob, answer: dict[str, Any]) -> int:
+    """Everybody's answer, and the last step that all have finished; Refused if one disagrees."""
+    if talk.me != facts.leader:
+        talk.send(facts.leader, "answer", answer)
+        start = talk.receive(facts.leader, "start")
+        if answer["reasons"]:
+            raise Refused(" ".join(answer["reasons"]))
+        if start["refused"]:
+            raise Refused(f"The job was refused by {', '.join(map(str, start['refused']))}.")
+        return int(start["finished"])
+    answers = {facts.leader: answer}
+    for peer in talk.peers:
+        answers[peer] = talk.receive(peer, "answer")
+    refused = [party for party, one in answers.items() if one["agrees"] is not True]
+    finished = common_start(job, answers)
+    for peer in talk.peers:
+        talk.send(peer, "start", {"finished": finished, "refused": refused})
+    if refused:
+        reasons = [str(text) for party in refused for text in answers[party]["reasons"]]
+        raise Refused(" ".join(reasons))
+    return finished
+
+
+def common_start(job: SharedJob, answers: dict[str, dict[str, Any]]) -> int:
+    """How many steps all parties have finished, with the same row plan; else none."""
+    finished = min(int(answer["finished"]) for answer in answers.values())
+    aligned = job.aligned_before(finished + 1)
+    plans = {str(answers[party]["plan"]) for party in aligned}
+    return finished if len(plans) == 1 and plans != {""} else 0
+
+
+def _missing_label(me: str, table: PartyTable, job: SharedJob) -> list[str]:
+    """A label that the job wants of this party and its table does not have."""
+    wanted = {step.label[1] for step in job.steps if hasattr(step, "label") and step.label[0] == me}
+    return [f"{me!r} has no column {name!r}." for name in sorted(wanted - set(table.columns))]
+
+
+def _timed_step(site: Site, sealed: Transport, step: Any, number: int) -> StepRecord:
+    """Run a step over a channel with a transcript of its own."""
+    transcript = Transcript()
+    channel = PartyChannel(sealed, transcript, timeout=site.job.run.seconds)
+    started = time.perf_counter()
+    outcome = run_step(site, channel.within(f"step {number}"), step)
+    seconds = time.perf_counter() - started
+    record = StepRecord(
+        outcome.name,
+        outcome.settings,
+        seconds,
+        outcome.metrics,
+        outcome.rounds,
+        outcome.stop_reason,
+        outcome.notes,
+    )
+    return replace(record, flows=transcript.flows(outcome.name))
+
+
+def _agreement_record(job: SharedJob, facts: Announced, transcript: Transcript) -> StepRecord:
+    agreed = ", ".join(job.everyone)
+    notes = (f"Submitted by {facts.leader}; agreed to by {agreed}.", *agreement(job))
+    settings = {"leader": facts.leader, "parties": list(job.everyone), "job": facts.job}
+    return StepRecord("agreement", settings, 0.0, notes=notes, flows=transcript.flows("agreement"))
+
+
+def _finished_records(kept: RunFolder, job: str, start: int) -> list[StepRecord]:
+    content = kept.checkpoints(job).load(f"step-{start}") if start else None
+    return [StepRecord.from_dict(one) for one in content["records"]] if content else []
+
+
+def _write_record(site: Site, facts: Announced, records: list[StepRecord]) -> None:
+    """The party's own record of the run: what left it, and what it may tell about its own data."""
+    own = {}
+    if site.table is not None:
+        content = pd.util.hash_pandas_object(site.table.frame, index=False).to_numpy().tobytes()
+        ids = "\x1f".join(map(str, site.table.ids)).encode()
+        print_of_data = fingerprint(_fingerprint_key(site.folder), ids, content)
+        own = {site.me: PartyFacts(len(site.table), len(site.table.columns), print_of_data)}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    terms = site.job.run
+    record = RunRecord(facts.run, now, terms.seed, terms.scheme, own, tuple(records), versions())
+    record.save(site.work)
+
+
+def _fingerprint_key(folder: Path) -> bytes:
+    """The party's own key for fingerprints of its data, kept so that runs can be compared."""
+    path = folder / _FINGERPRINT_KEY
+    if not path.exists():
+        write_json(path, os.urandom(32).hex())
+        path.chmod(0o600)
+    return bytes.fromhex(read_json(path))

@@ -1,0 +1,298 @@
+"""What people write for a deployment: project.toml, known to all, and party.toml, one's own.
+
+The project names the parties and the relay. A party file says where its table is, which columns may
+be used, whose keys it has pinned, and what it allows; it never leaves its party.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from vfsl.align import Limits
+from vfsl.data import PartyTable, read_table
+from vfsl.errors import ConfigError, StoreError
+from vfsl.store import write_text
+
+PARTY_FILE = "party.toml"
+SEAL_FILE = "seal.key"
+KIT_FOLDER = "kit"
+FOLDER_VARIABLE = "VFSL_PARTY_FOLDER"  # tells the processes of a run whose they are
+SUBMIT_FOLDER = "submit"
+RELAY_NAME = "relay"  # in commands; the engine knows the relay by its host name
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+
+class Address(_Strict):
+    """Where the relay listens."""
+
+    host: str = Field(min_length=1)
+    port: int = Field(ge=1, le=65_535)
+    admin_port: int = Field(ge=1, le=65_535)
+
+
+class Project(_Strict):
+    """Who takes part; the same file at all parties."""
+
+    name: str
+    relay: Address
+    parties: list[str] = Field(min_length=2)
+    key_holder: str = "K"
+    submitters: list[str] = Field(min_length=1)
+    authority: str = ""  # fingerprint of the authority's certificate, compared out of band
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        everyone = [*self.parties, self.key_holder]
+        for name in [self.name, *everyone]:
+            if not _NAME.fullmatch(name) or name == RELAY_NAME:
+                raise ValueError(
+                    f"the name {name!r} must be letters, digits, - and _, and not {RELAY_NAME!r}"
+                )
+        if len(set(everyone)) != len(everyone):
+            raise ValueError("every party and the key holder need a name of their own")
+        for name in self.submitters:
+            if name not in self.parties:
+                raise ValueError(f"submitters names {name!r}, which is not among the parties")
+        return self
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        return (*self.parties, self.key_holder)
+
+    def to_toml(self) -> str:
+        """The file's content."""
+        lines = [
+            "# Known to all parties. Compare the fingerprint by telephone, not by mail.",
+            f"name = {_quoted(self.name)}",
+            f"parties = {_quoted(self.parties)}",
+            f"key_holder = {_quoted(self.key_holder)}",
+            f"submitters = {_quoted(self.submitters)}",
+            f"authority = {_quoted(self.authority)}",
+            "",
+            "[relay]",
+            *(f"{name} = {_quoted(value)}" for name, value in self.relay.model_dump().items()),
+        ]
+        return "\n".join(lines) + "\n"
+
+
+class TableSection(_Strict):
+    """A party's table, and which of its columns a job may use."""
+
+    path: str
+    id: str | list[str]
+    columns: list[str] = Field(min_length=1)
+    label: str | None = None
+    kinds: dict[str, Literal["numeric", "categorical"]] = {}
+    duplicates: Literal["error", "first"] = "error"
+
+
+class LimitSection(_Strict):
+    """How much a peer may ask, and how long a run may wait for one message."""
+
+    asked: int = Field(default=10_000_000, ge=0)
+    days: float = Field(default=30.0, gt=0)
+    minimum: int = Field(default=50, ge=0)
+    small_change: int = Field(default=20, ge=0)
+    seconds: float = Field(default=3600.0, gt=0)
+
+
+class AllowSection(_Strict):
+    """What this party agrees to; a job that asks for more is refused before anything is sent."""
+
+    submitters: list[str] = []
+    steps: list[str] = ["align", "train"]
+    models: list[str] = []
+    disclosures: list[str] = []
+    outputs: list[str] = []
+    security: Literal[128, 112] = 128
+
+    @field_validator("disclosures", "outputs")
+    @classmethod
+    def _known(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if name not in DISCLOSURES | OUTPUTS:
+                known = ", ".join([*DISCLOSURES, *OUTPUTS])
+                raise ValueError(f"{name!r} is not something to allow; known are {known}")
+        return names
+
+
+# What a job may reveal beyond the defaults of its protocols; each needs the consent of all.
+DISCLOSURES = {
+    "training scores": "the label holder sees the total score of every training row",
+    "tree partitions": "the label holder sees which way rows go at every split of the others",
+    "cross-gram": "one party sees the products of its own columns with the other's",
+    "row lists": "feature holders learn who the known positives are",
+    "strangers": "the positive holder receives ids that it did not know",
+}
+OUTPUTS = {
+    "predictions": "the label holder receives a prediction for every common row",
+    "reliable positives": "the label holder receives a score for every unlabelled common row",
+    "completed columns": "a party receives predicted cells for rows that it does not have",
+}
+
+
+class PartyFile(_Strict):
+    """One party's own settings."""
+
+    party: str
+    role: Literal["data", "key holder", "relay"] = "data"
+    table: TableSection | None = None
+    peers: dict[str, str] = {}
+    limits: LimitSection = LimitSection()
+    allow: AllowSection = AllowSection()
+
+    @model_validator(mode="after")
+    def _fits_the_role(self) -> Self:
+        if (self.table is not None) != (self.role == "data"):
+            raise ValueError(
+                f"a party with role = {self.role!r} must have no table"
+                if self.table is not None
+                else "a data party needs a [table] section"
+            )
+        return self
+
+    def pins(self) -> dict[str, X25519PublicKey]:
+        """The pinned keys of the peers."""
+        return {peer: _public_key(peer, text) for peer, text in self.peers.items()}
+
+    def alignment_limits(self) -> Limits:
+        return Limits(**self.limits.model_dump(exclude={"seconds"}))
+
+    def read_table(self, folder: Path) -> PartyTable:
+        """The table with its allowed columns only; others never enter the process of a run."""
+        if self.table is None:
+            raise ConfigError(f"Party {self.party!r} has no [table] section in {PARTY_FILE}.")
+        section = self.table
+        table = read_table(
+            folder / section.path,
+            party=self.party,
+            id=section.id,
+            label=section.label,
+            kinds=dict(section.kinds),
+            duplicates=section.duplicates,
+        )
+        wanted = {*section.columns, *([section.label] if section.label else [])}
+        for column in wanted:
+            table.column(column)
+        return table.without([column for column in table.columns if column not in wanted])
+
+
+def load_project(path: Path) -> Project:
+    """Read and check project.toml."""
+    return _load(path, Project)
+
+
+def load_party(folder: Path) -> PartyFile:
+    """Read and check the party file in a party's folder."""
+    return _load(folder / PARTY_FILE, PartyFile)
+
+
+def seal_key(folder: Path) -> X25519PrivateKey:
+    """The party's own key, whose public half its peers have pinned."""
+    path = folder / SEAL_FILE
+    try:
+        return X25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text().strip()))
+    except FileNotFoundError:
+        raise StoreError(f"{path} does not exist; make it by: vfsl deploy request.") from None
+    except ValueError:
+        raise StoreError(f"{path} is damaged: it is not a key.") from None
+
+
+def make_seal_key(folder: Path) -> str:
+    """Make the party's key in its own folder; returns the public half, to be pinned by peers."""
+    key = X25519PrivateKey.generate()
+    write_text(folder / SEAL_FILE, key.private_bytes_raw().hex() + "\n")
+    (folder / SEAL_FILE).chmod(0o600)
+    return key.public_key().public_bytes_raw().hex()
+
+
+def party_template(project: Project, name: str, role: str) -> str:
+    """A first party.toml, to be completed by the party."""
+    head = [f"party = {_quoted(name)}", f"role = {_quoted(role)}", ""]
+    if role == "relay":
+        return "\n".join(head[:2]) + "\n"
+    peers = [other for other in project.everyone if other != name]
+    table = [
+        "[table]",
+        'path = "table.csv"          # beside this file, or an absolute path',
+        'id = "id"',
+        'columns = ["CHANGE-ME"]     # a job never sees any other column',
+        '# label = "column"          # at the label holder only',
+        "",
+    ]
+    rest = [
+        "[peers]                     # their pins, each read out to you by a person there",
+        *(f'{peer} = "PIN-OF-{peer}"' for peer in peers),
+        "",
+        "[limits]",
+        "asked = 10000000            # ids that a peer may ask about in 30 days",
+        "minimum = 50                # fewest common rows",
+        "seconds = 3600.0            # longest wait for one message",
+        "",
+        "[allow]",
+        f"submitters = {_quoted(project.submitters)}",
+        'steps = ["align", "train"]',
+        "models = []                 # none named: all",
+        "disclosures = []            # " + ", ".join(DISCLOSURES),
+        "outputs = []                # " + ", ".join(OUTPUTS),
+    ]
+    return "\n".join(head + (table if role == "data" else []) + rest) + "\n"
+
+
+def _load(path: Path, kind: type[Settings]) -> Settings:
+    try:
+        with path.open("rb") as file:
+            content: dict[str, Any] = tomllib.load(file)
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist.") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(f"In {path}: {sentence(error)}") from None
+
+
+def sentence(error: ValidationError) -> str:
+    """The first mistake of a settings file, in one sentence."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the file"
+    if first["type"] == "extra_forbidden":
+        return f"{where} is not a known field."
+    if first["type"] == "missing":
+        return f"{where} is missing."
+    if first["type"] == "value_error":
+        return f"{first['ctx']['error']}."
+    wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    return f"{where} must be {wanted}. Got {first.get('input')!r:.80} instead."
+
+
+def _public_key(peer: str, text: str) -> X25519PublicKey:
+    try:
+        return X25519PublicKey.from_public_bytes(bytes.fromhex(text))
+    except ValueError:
+        raise ConfigError(
+            f"The pin of {peer!r} in {PARTY_FILE} must be 64 hexadecimal digits. "
+            f"Got {text!r:.80} instead."
+        ) from None
+
+
+def _quoted(value: str | int | list[str]) -> str:
+    """A string, number or list of strings as TOML, which writes them as JSON does."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,356 @@
+"""The steps of a job as one party runs them: a name, and the function that plays this party's role.
+
+Every function gets the party's site, a channel of its own and the step; it leaves what it made in
+the site's work folder and returns what goes into the party's record. The roles are those of a
+simulation; only the arrangement differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vfsl.align import (
+    Alignment,
+    Caution,
+    IdList,
+    Progress,
+    RowShare,
+    align_hub,
+    align_server,
+    mark_client,
+    mark_server,
+    prepare_ids,
+)
+from vfsl.channel import Channel
+from vfsl.crypto import SCHEME_FOR
+from vfsl.data import Kind, PartyTable, write_table
+from vfsl.data.ids import id_parts
+from vfsl.deploy.config import PartyFile
+from vfsl.deploy.job import SharedJob
+from vfsl.errors import ConfigError
+from vfsl.estimators import LinearRegression, save_model
+from vfsl.estimators.base import Part, Roles, Share, StepReport
+from vfsl.estimators.saved import Model, save_shares
+from vfsl.estimators.trees import TreeModel
+from vfsl.job.schema import AlignStep, PuStep, Step, TrainStep
+from vfsl.pu.bases import make_base, work_of
+from vfsl.pu.deliver import deliver_feature_holder, deliver_label_holder, deliver_positive_holder
+from vfsl.store import Checkpoints
+from vfsl.values import Array
+
+
+@dataclass
+class Outcome:
+    """What a step adds to the party's record."""
+
+    name: str
+    settings: Mapping[str, Any]
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    rounds: tuple[Mapping[str, Any], ...] = ()
+    stop_reason: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class Site:
+    """One party's own view of a run: its table, its rows of the plan, where it keeps things."""
+
+    mine: PartyFile
+    job: SharedJob
+    table: PartyTable | None
+    folder: Path  # the party's own folder
+    state: Path  # of this run
+    number: int = 0  # of the step that runs
+
+    @property
+    def me(self) -> str:
+        return self.mine.party
+
+    @property
+    def work(self) -> Path:
+        """What becomes the results when the run has ended well."""
+        return self.state / "work"
+
+    def ids(self) -> IdList:
+        table = self.own_table()
+        return prepare_ids(self.me, *id_parts(table.ids, len(table.id_columns)))
+
+    def own_table(self) -> PartyTable:
+        if self.table is None:
+            raise ConfigError(f"Party {self.me!r} has no table, but the step needs one.")
+        return self.table
+
+    def alignment(self, protocol: str, cautions: list[str]) -> Alignment:
+        """How this party takes part in set intersections; its key and counts outlive the run."""
+
+        def hear(event: Progress | Caution) -> None:
+            if isinstance(event, Caution):
+                cautions.append(event.text)
+
+        return Alignment(
+            protocol=protocol,
+            security=self.job.run.security,
+            limits=self.mine.alignment_limits(),
+            state=self.folder / "alignment",
+            on_event=hear,
+        )
+
+    def share(self) -> RowShare:
+        """This party's part of the row plan."""
+        return RowShare.load(self.state / "plan", self.me, self.ids())
+
+    def plan_name(self) -> str:
+        """The name of the row plan that this party holds, or nothing."""
+        if not any((self.state / "plan").glob("rows-*.json")):
+            return ""
+        return self.share().plan
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """Learning randomness, drawn as a simulation draws it."""
+        return np.random.default_rng([self.job.run.seed, *purpose.encode()])
+
+    def roles(self, label_holder: str, work: str) -> Roles:
+        """Roles with that label holder; the other aligned parties hold features."""
+        aligned = self.job.aligned_before(self.number)
+        if label_holder not in aligned:
+            raise ConfigError(
+                f"Party {label_holder!r} holds the label but was not aligned; aligned are "
+                f"{', '.join(aligned)}."
+            )
+        terms = self.job.run
+        scheme = SCHEME_FOR[work] if terms.scheme == "auto" else terms.scheme
+        others = tuple(party for party in aligned if party != label_holder)
+        return Roles(label_holder, others, terms.key_holder, scheme, terms.security)
+
+    def part(self, label: tuple[str, str]) -> Part | None:
+        """This party's rows in the common order; the target at the label holder only."""
+        if self.mine.role != "data":
+            return None
+        table, share = self.own_table(), self.share()
+        if label[0] != self.me:
+            return Part(table, share.overlap)
+        target = table.column(label[1]).iloc[share.overlap]
+        if table.kinds[label[1]] is not Kind.LABEL:
+            table = table.without([label[1]])
+        values = np.array(target.astype(object).where(target.notna(), None), dtype=object)
+        return Part(table, share.overlap, target=values)
+
+
+StepRole = Callable[[Site, Channel, Any], Outcome]
+
+
+def align_step(site: Site, channel: Channel, step: AlignStep) -> Outcome:
+    """Find the common rows; the last party named is the hub, as in a simulation."""
+    parties = list(step.parties or site.job.parties)
+    settings = {"protocol": step.protocol, "parties": parties, "hub": parties[-1]}
+    if site.me not in parties:
+        return Outcome("align", settings)
+    cautions: list[str] = []
+    how = site.alignment(step.protocol, cautions)
+    ids = site.ids()
+    if site.me == parties[-1]:
+        share = align_hub(channel, parties[:-1], ids, how)
+    else:
+        share = align_server(channel, parties[-1], ids, how)
+    share.save(site.state / "plan", ids)
+    share.save(site.work / "plan", ids)
+    table = site.own_table()
+    frame = table.take(share.overlap).to_frame()[list(table.id_columns)]
+    write_table(frame, site.work / "aligned.csv")
+    counts = {"overlap": len(share.overlap), "own other rows": len(share.rest)}
+    return Outcome("align", settings, counts, notes=tuple(cautions))
+
+
+def train_step(site: Site, channel: Channel, step: TrainStep) -> Outcome:
+    """Train a model, keep this party's share, predict the common rows at the label holder."""
+    model = step.estimator()
+    if isinstance(model, TreeModel):
+        model = replace(model, checkpoints=site.state / f"step-{site.number}-trees")
+    roles = site.roles(step.label[0], _work(model, site))
+    settings = {"model": model.name, "label": list(step.label), "scheme": roles.scheme}
+    taking_part = roles.everyone if _has_key_holder(model) else roles.data_holders
+    if site.me not in taking_part:
+        return Outcome(f"train {model.name}", settings)
+    part = site.part(step.label)
+    rng = site.rng(f"{model.name} {site.me}")
+    share = model.train(channel.within("train"), part, role=roles, rng=rng)
+    model.label_ = step.label
+    if share is not None:
+        model.shares_ = {site.me: share}
+        save_model(model, site.work, f"model-{site.number}")
+    metrics = _predict(site, channel.within("predict"), model, part, share, roles)
+    if share is None:
+        return Outcome(f"train {model.name}", settings, metrics)
+    reason, rounds = share.stop_reason, share.rounds
+    return Outcome(f"train {model.name}", settings, metrics, rounds, reason, share.notes)
+
+
+def _predict(
+    site: Site,
+    channel: Channel,
+    model: Model,
+    part: Part | None,
+    share: Share | None,
+    roles: Roles,
+) -> Mapping[str, Any]:
+    """Predictions of the common rows, written at the label holder; its quality on known labels."""
+    scores = model.score(channel, part, share, role=roles)
+    if site.me != roles.label_holder or part is None or share is None or scores is None:
+        return {}
+    answered = _Answered(roles, part, scores)
+    model.shares_ = dict.fromkeys(roles.data_holders, share)
+    label = model.label_[1]
+    if isinstance(model, LinearRegression) or getattr(model, "task", "") == "regression":
+        columns: dict[str, Array] = {f"predicted {label}": model.predict(answered)}
+    else:
+        chances = model.predict_proba(answered)
+        columns = {f"predicted {label}": model.classes_[chances.argmax(axis=1)]}
+        columns |= {f"p({label}={c})": p for c, p in zip(model.classes_, chances.T, strict=True)}
+    rows = site.own_table().take(part.rows)
+    frame = rows.to_frame()[list(rows.id_columns)].assign(**columns)
+    write_table(frame, site.work / f"predictions-{site.number}.csv")
+    return answered.metrics
+
+
+class _Answered:
+    """A federation whose scores are there already, so that a model turns them into predictions.
+
+    It runs nothing: the label holder got the scores over its own channel, and only its own part
+    and share are behind all names here.
+    """
+
+    def __init__(self, roles: Roles, part: Part, scores: Array) -> None:
+        self._roles, self._part, self._scores = roles, part, scores
+        self.metrics: Mapping[str, Any] = {}
+
+    def roles(self, label_holder: str, work: str) -> Roles:
+        return self._roles
+
+    def parts(self, label: tuple[str, str], weights: Array | None = None) -> dict[str, Part]:
+        return dict.fromkeys(self._roles.data_holders, self._part)
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        raise ConfigError("Predictions draw nothing.")
+
+    def run(
+        self, step: str, roles: Mapping[str, Callable[[Channel], Any]], settings: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], StepReport]:
+        return {self._roles.label_holder: self._scores}, self._report
+
+    def _report(
+        self,
+        *,
+        metrics: Mapping[str, Any] | None = None,
+        rounds: tuple[Mapping[str, Any], ...] = (),
+        stop_reason: str | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.metrics = metrics or {}
+
+
+def pu_step(site: Site, channel: Channel, step: PuStep) -> Outcome:
+    """Mark, find reliable positives, write the scores at the label holder, deliver if agreed."""
+    method, base = step.method(), make_base(step.base)
+    features = len(site.job.aligned_before(site.number)) - 1
+    roles = site.roles(step.label_holder, work_of(base, features))
+    settings = step.model_dump(exclude={"do"}, exclude_none=True) | {"scheme": roles.scheme}
+    cautions: list[str] = []
+    how = site.alignment(step.protocol, cautions)
+    marks: Array | None = None
+    if site.me == step.positives:
+        mark_server(channel.within("mark"), step.label_holder, site.ids(), how)
+    elif site.me == step.label_holder:
+        marked = mark_client(channel.within("mark"), step.positives, site.ids(), site.share(), how)
+        marks = marked.marks
+    share: Share | None = None
+    if site.me in roles.everyone:
+        part = site.part((step.positives, ""))
+        if part is not None and marks is not None:
+            part = replace(part, target=marks)
+        share = method.train(
+            channel.within("train"),
+            part,
+            role=roles,
+            rng=site.rng(f"vfpu {site.me}"),
+            kept=_keeper(site, settings, marks),
+        )
+        if share is not None:
+            save_shares({site.me: share}, site.work, f"vfpu-{site.number}")
+    reliable = None
+    if site.me == step.label_holder and share is not None:
+        reliable = _write_scores(site, share)
+    if step.consent:
+        _deliver(site, channel.within("deliver"), step, roles, reliable)
+    if share is None:
+        return Outcome("vfpu", settings, notes=tuple(cautions))
+    notes = (*share.notes, *cautions)
+    return Outcome("vfpu", settings, {}, share.rounds, share.stop_reason, notes)
+
+
+def _keeper(site: Site, settings: Mapping[str, Any], marks: Array | None) -> Checkpoints | None:
+    """Where this party keeps finished bags, bound to the settings, its plan and its marks."""
+    if site.mine.role == "key holder":
+        return None
+    facts = [dict(settings), site.plan_name()]
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    if marks is not None:
+        digest.update(np.asarray(marks, dtype=np.int8).tobytes())
+    return Checkpoints(site.state / f"step-{site.number}-pu", digest.hexdigest())
+
+
+def _write_scores(site: Site, share: Share) -> pd.Series[float]:
+    """Scores of unlabelled rows by id, and of the reliable positives, which are returned."""
+    ids = site.own_table().ids[site.share().overlap]
+    rows = np.asarray(share.state["unlabelled rows"], dtype=np.int64)
+    index = pd.Index(ids[rows], name="id", dtype=object)
+    scores = pd.Series(share.state["probabilities"], index=index, name="score", dtype=float)
+    best = np.asarray(share.state["reliable rows"], dtype=np.int64)
+    reliable = scores.loc[pd.Index(ids[best], dtype=object)]
+    for name, values in (("pu-scores", scores), ("reliable-positives", reliable)):
+        frame = pd.DataFrame({"id": values.index.to_numpy(), "score": values.to_numpy()})
+        write_table(frame, site.work / f"{name}-{site.number}.csv")
+    return reliable
+
+
+def _deliver(
+    site: Site, channel: Channel, step: PuStep, roles: Roles, reliable: pd.Series[float] | None
+) -> None:
+    """Reliable positives go to the positive holder; all that hold columns have agreed before."""
+    if site.me in roles.feature_holders:
+        deliver_feature_holder(channel, roles, agrees=site.me in step.consent)
+    elif reliable is not None:
+        agrees = site.me in step.consent
+        deliver_label_holder(channel, roles, step.positives, reliable, agrees)
+    elif site.me == step.positives:
+        received = deliver_positive_holder(channel, roles)
+        frame = pd.DataFrame({"id": received.index.to_numpy(), "score": received.to_numpy()})
+        write_table(frame, site.work / f"reliable-positives-{site.number}.csv")
+
+
+def _work(model: Model, site: Site) -> str:
+    """The kind of work that picks the scheme where it was left to "auto"; as the models do."""
+    if isinstance(model, TreeModel):
+        return "trees" if _has_key_holder(model) else "trees without a key holder"
+    several = len(site.job.aligned_before(site.number)) > 2 and model._is_weighted(None)
+    return "linear of many" if several else "linear"
+
+
+def _has_key_holder(model: Model) -> bool:
+    return getattr(model, "keys", "key-holder") == "key-holder"
+
+
+# One line a kind of step: the "do" of a job file, and who plays this party's part in it.
+STEPS: dict[str, StepRole] = {"align": align_step, "train": train_step, "pu": pu_step}
+
+
+def run_step(site: Site, channel: Channel, step: Step) -> Outcome:
+    """Play this party's part in a step."""
+    return STEPS[step.do](site, channel, step)

@@ -1,0 +1,134 @@
+"""Submit, look up and fetch runs from a party's own folder."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from vfsl.deploy.config import SUBMIT_FOLDER, load_party, load_project
+from vfsl.deploy.engine import PARTY_CLASS, job_state, session, write_job
+from vfsl.deploy.job import SharedJob, job_hash, load_shared_job, opened_job, sealed_text
+from vfsl.deploy.provision import PROJECT_FILE, submitter_name
+from vfsl.deploy.runs import ENDED, RunFolder, Status, all_runs
+from vfsl.errors import ConfigError, TimedOut, VfslError
+from vfsl.store import read_json, write_json
+
+_SYNC_SECONDS = 120.0
+
+
+def submit_job(folder: Path, job_file: Path, *, secure: bool = True) -> str:
+    """Start a new run of a job; returns its name.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the party that submits.
+    job_file : Path
+    secure : bool
+        NVFlare's own encryption below ours; tests turn it off to see that ours is enough.
+    """
+    job = load_shared_job(job_file)
+    run = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+    text = sealed_text(job)
+    return _submit(folder, run, job, text, secure)
+
+
+def resume_run(folder: Path, run: str, *, secure: bool = True) -> str:
+    """Start a further attempt of a run that did not end well; returns its name."""
+    kept = RunFolder(folder, run)
+    path = kept.path / "job.json"
+    if not path.exists():
+        raise ConfigError(f"Run {run!r} was not submitted from {folder}.")
+    if kept.path.joinpath("status.json").exists() and kept.status().state == "finished":
+        raise ConfigError(f"Run {run!r} has ended well; submit its job again for a new run.")
+    text = str(read_json(path)["text"])
+    job = opened_job(text, job_hash(text), load_party(folder).party)
+    return _submit(folder, run, job, text, secure)
+
+
+def _submit(folder: Path, run: str, job: SharedJob, text: str, secure: bool) -> str:
+    mine = load_party(folder)
+    project = load_project(folder / PROJECT_FILE)
+    for party in job.everyone:
+        if party not in project.everyone:
+            known = ", ".join(project.everyone)
+            raise ConfigError(f"The project has no party {party!r}; it has {known}.")
+    kept = RunFolder(folder, run)
+    before = read_json(kept.path / "job.json") if (kept.path / "job.json").exists() else {}
+    attempt = int(before.get("attempt", 0)) + 1
+    content = {"text": text, "hash": job_hash(text), "attempt": attempt}
+    write_json(kept.path / "job.json", content)
+    kept.attempt = attempt
+    kept.note("submitted", "The run waits for all parties to take part.")
+    arguments = {
+        "run": run,
+        "attempt": attempt,
+        "leader": mine.party,
+        "parties": list(job.everyone),
+        "job": job_hash(text),
+        "secure": secure,
+    }
+    user = submitter_name(project.name, mine.party)
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        made = write_job(place, f"vfsl-{run}", job.everyone, PARTY_CLASS, arguments, _SYNC_SECONDS)
+        try:
+            with session(folder / SUBMIT_FOLDER, user) as opened:
+                engine_job = str(opened.submit_job(str(made)))
+        except VfslError as error:
+            kept.fail(error)
+            raise
+    write_json(kept.path / "job.json", content | {"engine job": engine_job})
+    return run
+
+
+def engine_state(folder: Path, run: str) -> str:
+    """What the relay says of a run that was submitted from this folder."""
+    mine, project = load_party(folder), load_project(folder / PROJECT_FILE)
+    content = read_json(RunFolder(folder, run).path / "job.json")
+    user = submitter_name(project.name, mine.party)
+    return job_state(folder / SUBMIT_FOLDER, user, str(content["engine job"]))
+
+
+def wait_for(
+    folder: Path, run: str, seconds: float, on_change: Callable[[Status], None] | None = None
+) -> Status:
+    """Wait until a run has ended at this party, well or not; TimedOut if it has not by then."""
+    kept, deadline, last = RunFolder(folder, run), time.monotonic() + seconds, None
+    while time.monotonic() < deadline:
+        status = kept.status()
+        if status != last and on_change is not None:
+            on_change(status)
+        if status.state in ENDED:
+            return status
+        last = status
+        time.sleep(0.3)
+    raise TimedOut(f"Run {run!r} has not ended after {seconds:g} s.")
+
+
+def status_lines(folder: Path, run: str | None = None) -> list[str]:
+    """How this party's runs stand, one line each, as its own folder knows it."""
+    kept = all_runs(folder) if run is None else [RunFolder(folder, run)]
+    return [_line(one.status()) for one in kept]
+
+
+def fetch_results(folder: Path, run: str, out: Path) -> list[str]:
+    """Copy this party's own results of a run; there are no others here."""
+    kept = RunFolder(folder, run)
+    if kept.status().state == "finished":
+        kept.publish()
+    if not kept.results.is_dir():
+        raise ConfigError(f"Run {run!r} has no results here: {_line(kept.status())}")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"The output folder {out} exists and is not empty; choose another name.")
+    shutil.copytree(kept.results, out, dirs_exist_ok=True)
+    return sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
+
+
+def _line(status: Status) -> str:
+    who = f" ({status.party} failed)" if status.party else ""
+    return f"{status.run} attempt {status.attempt}: {status.state}{who}; {status.sentence}"

@@ -1,0 +1,292 @@
+"""The transport under NVFlare, over an engine of this process: contract, failures, forgery."""
+
+import threading
+import time
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from vfsl.channel import Attempt, PartyChannel, Transcript, relayed, seal, wire
+from vfsl.channel.relayed import RELAY, RelayedTransport, Unreachable, session_name
+from vfsl.errors import ChannelError, PeerFailed, TimedOut, Unauthentic
+from vfsl.testing.channels import CHANNEL_CHECKS, TALK
+
+
+@pytest.fixture(autouse=True)
+def _no_threads_stay():
+    Engine.made.clear()
+    yield
+    for engine in Engine.made:
+        for transport in engine.transports.values():
+            transport._stop()
+
+
+class Engine:
+    """Hands envelopes over in this process; a test may drop, change or repeat them."""
+
+    made: ClassVar[list] = []
+
+    def __init__(self, parties, on_carry=None):
+        Engine.made.append(self)
+        self.parties = tuple(parties)
+        self.transports = {}
+        self.opened = threading.Barrier(len(self.parties), timeout=20)
+        self.gone = set()
+        self.relayed = True
+        self.seen = []
+        self.on_carry = on_carry
+
+    def transport(self, me):
+        peers = tuple(party for party in self.parties if party != me)
+        made = RelayedTransport(
+            me,
+            peers,
+            session_name("run", 1),
+            partial(self.carry, me),
+            self.probe,
+            lambda: self.relayed,
+        )
+        self.transports[me] = made
+        self.opened.wait()
+        return made
+
+    def carry(self, me, peer, envelope):
+        self.seen.append((me, peer, bytes(envelope)))
+        self.probe(peer)
+        if self.on_carry is not None:
+            for changed in self.on_carry(me, peer, bytes(envelope)):
+                self.transports[peer].accept(me, changed)
+            return
+        self.transports[peer].accept(me, envelope)
+
+    def probe(self, peer):
+        if peer in self.gone or not self.relayed:
+            raise Unreachable(gone=True)
+
+
+def run(roles, *, timeout=None, max_bytes=None, sealed=False, engine=None):
+    """Roles over relayed transports, with the meaning of run_together."""
+    engine = engine or Engine(roles)
+    keys = {party: X25519PrivateKey.generate() for party in roles}
+    pinned = {party: key.public_key() for party, key in keys.items()}
+    results, errors = {}, {}
+
+    def body(party):
+        transport = engine.transport(party)
+        try:
+            inner = transport
+            if sealed:
+                inner = seal(transport, keys[party], pinned, Attempt("run"), timeout)
+            limit = max_bytes or wire.MAX_BYTES
+            channel = PartyChannel(inner, Transcript(), timeout=timeout, max_bytes=limit)
+            results[party] = roles[party](channel)
+            transport.close()
+        except BaseException as error:
+            errors[party] = error
+            transport.abandon(error)
+
+    threads = [threading.Thread(target=body, args=(party,), daemon=True) for party in roles]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a party did not end"
+    if errors:
+        causes = [error for error in errors.values() if not isinstance(error, PeerFailed)]
+        raise (causes or list(errors.values()))[0]
+    return results
+
+
+@pytest.mark.parametrize("check", CHANNEL_CHECKS)
+def test_relayed_channel_keeps_the_contract(check):
+    CHANNEL_CHECKS[check](run)
+
+
+@pytest.mark.parametrize(
+    "check", ["carries_every_type", "both_send_large_then_receive", "reports_a_failed_peer"]
+)
+def test_sealed_relayed_channel_keeps_the_contract(check):
+    CHANNEL_CHECKS[check](partial(run, sealed=True))
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Short waits, so that losses show at once."""
+    monkeypatch.setattr(relayed, "_PROBE_EVERY", 0.02)
+    monkeypatch.setattr(relayed, "_GONE_SECONDS", 0.1)
+    monkeypatch.setattr(relayed, "_RELAY_SECONDS", 0.1)
+
+
+def pair(engine):
+    made = {}
+    threads = [
+        threading.Thread(target=lambda p=p: made.update({p: engine.transport(p)})) for p in "AB"
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return made["A"], made["B"]
+
+
+def test_large_frames_go_in_parts_as_arrays(monkeypatch):
+    monkeypatch.setattr(relayed, "PART_BYTES", 1000)
+    monkeypatch.setattr(relayed, "ARRAY_FROM", 900)
+    kinds = []
+    engine = Engine("AB")
+    a, b = pair(engine)
+    original = b.accept
+    b.accept = lambda sender, envelope: (
+        kinds.append(type(envelope)),
+        original(sender, envelope),
+    )
+    frame = np.random.default_rng(0).bytes(2500)
+    a.post("B", frame)
+    assert b.take("A", "large", 5) == frame
+    assert kinds == [np.ndarray, np.ndarray, bytes]
+
+
+def test_an_envelope_that_is_carried_twice_counts_once():
+    a, b = pair(Engine("AB", on_carry=lambda me, peer, envelope: [envelope, envelope]))
+    for text in (b"one", b"two"):
+        a.post("B", text)
+    assert [b.take("A", "x", 5) for _ in range(2)] == [b"one", b"two"]
+    with pytest.raises(TimedOut):
+        b.take("A", "x", 0.1)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        b"",
+        b"VE",
+        b"XX" + bytes(40),
+        b"VE\x01\x00" + bytes(16) + b"\xff" * 16,
+        b"VE\x01\x03" + bytes(40),
+    ],
+)
+def test_an_envelope_that_is_not_ours_is_refused_and_named(forged):
+    a, b = pair(Engine("AB", on_carry=lambda me, peer, envelope: [forged]))
+    a.post("B", b"text")
+    with pytest.raises(PeerFailed, match="refused") as caught:
+        b.take("A", "x", 5)
+    assert caught.value.party == "A"
+
+
+@pytest.mark.parametrize("change", ["altered", "replayed", "reordered"])
+def test_sealing_refuses_what_a_relay_changes(change):
+    """The relay rewrites headers as it likes; the frames inside still have to be the right ones."""
+    head = relayed._HEADER
+    held = []
+
+    def meddle(me, peer, envelope):
+        magic, version, kind, session, number, part, parts = head.unpack_from(envelope)
+        if me != "A" or kind != relayed._DATA or number == 0:  # the handshake passes
+            return [envelope]
+        content = envelope[head.size :]
+        if change == "altered":
+            return [envelope[:-1] + bytes([envelope[-1] ^ 1])]
+        if change == "replayed":
+            again = head.pack(magic, version, kind, session, number + 1, part, parts) + content
+            return [envelope, again] if number == 1 else []
+        held.append(content)
+        if len(held) < 2:
+            return []
+        return [
+            head.pack(magic, version, kind, session, 1 + place, 0, 1) + content
+            for place, content in enumerate(reversed(held))
+        ]
+
+    roles = {"A": partial(_send, 2), "B": partial(_receive, 2)}
+    with pytest.raises(Unauthentic) as caught:
+        run(roles, sealed=True, engine=Engine("AB", on_carry=meddle))
+    assert caught.value.party == "A"
+    assert "secret" not in str(caught.value)
+
+
+def _send(count, channel):
+    for _ in range(count):
+        channel.within("x", TALK).send("B", "anything", "secret words")
+
+
+def _receive(count, channel):
+    return [channel.within("x", TALK).receive("A", "anything") for _ in range(count)]
+
+
+def test_a_lost_peer_and_a_lost_relay_are_told_apart(impatient):
+    engine = Engine("AB")
+    a, _ = pair(engine)
+    engine.gone.add("B")
+    with pytest.raises(PeerFailed) as caught:
+        a.take("B", "x", 20)
+    assert caught.value.party == "B"
+    engine = Engine("AB")
+    a, _ = pair(engine)
+    engine.relayed = False
+    with pytest.raises(PeerFailed) as caught:
+        a.take("B", "x", 20)
+    assert caught.value.party == RELAY
+
+
+def test_when_the_engine_ends_a_run_the_missing_party_is_named():
+    engine = Engine("ABC")
+    made = {}
+    threads = [
+        threading.Thread(target=lambda p=p: made.update({p: engine.transport(p)})) for p in "ABC"
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    engine.gone.add("C")
+    made["A"].call_off(own=False)
+    with pytest.raises(PeerFailed) as caught:
+        made["A"].take("B", "x", 5)
+    assert caught.value.party == "C"
+    engine.gone.clear()
+    made["B"].call_off(own=True)
+    with pytest.raises(PeerFailed) as caught:
+        made["B"].post("A", b"x")
+    assert caught.value.party == "B"
+
+
+def test_the_relay_sees_no_names_of_messages_and_no_values():
+    engine = Engine("AB")
+    roles = {"A": partial(_send, 3), "B": partial(_receive, 3)}
+    run(roles, sealed=True, engine=engine)
+    carried = b"".join(envelope for _, _, envelope in engine.seen)
+    assert b"secret" not in carried
+    assert b"anything" not in carried
+    assert len(carried) > 300
+
+
+def test_sending_waits_for_a_slow_engine_but_not_for_the_receiver():
+    slow = threading.Event()
+    engine = Engine("AB", on_carry=lambda me, peer, envelope: (slow.wait(5), [envelope])[1])
+    a, b = pair(engine)
+    sent = []
+
+    def work():
+        for number in range(relayed._AHEAD + 5):
+            a.post("B", b"x")
+            sent.append(number)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    time.sleep(0.3)
+    assert len(sent) <= relayed._AHEAD + 1
+    slow.set()
+    thread.join(5)
+    assert len(sent) == relayed._AHEAD + 5
+    assert b.take("A", "x", 5) == b"x"
+
+
+def test_a_party_that_ends_early_waits_for_the_others_and_reports_unread_messages():
+    def sender(channel):
+        channel.within("x", TALK).send("B", "anything", 1)
+
+    with pytest.raises(ChannelError, match="never received"):
+        run({"A": sender, "B": lambda channel: None})

@@ -1,0 +1,255 @@
+"""Three parties and a key holder in folders of their own, and a relay inside this process."""
+
+import json
+import shutil
+import threading
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vfsl.channel.relayed import RelayedTransport, Unreachable, session_name
+from vfsl.deploy.attempt import Announced, take_part
+from vfsl.deploy.config import make_seal_key
+from vfsl.deploy.job import job_hash, load_shared_job, sealed_text
+from vfsl.deploy.runs import RunFolder
+from vfsl.estimators import LogisticRegression
+from vfsl.federation import simulate
+from vfsl.pu import VFPU
+from vfsl.store import write_json
+
+PARTIES = ("A", "B", "C", "K")
+ALLOW = """
+[allow]
+submitters = ["C"]
+steps = ["align", "train", "pu"]
+disclosures = ["training scores", "tree partitions"]
+outputs = ["predictions", "reliable positives"]
+[limits]
+minimum = 20
+seconds = 100.0
+"""
+TABLES = {
+    "A": '[table]\npath = "table.csv"\nid = "id"\ncolumns = ["since"]\n',
+    "B": '[table]\npath = "table.csv"\nid = "id"\ncolumns = ["MARKER-b1", "MARKER-b2"]\n',
+    "C": '[table]\npath = "table.csv"\nid = "id"\ncolumns = ["MARKER-c1", "MARKER-c2"]\n'
+    'label = "y"\n',
+}
+JOB = """
+parties = ["A", "B", "C"]
+[run]
+seed = 5
+seconds = 100
+[[steps]]
+do = "align"
+parties = ["B", "C"]
+protocol = "ecdh"
+[[steps]]
+do = "train"
+model = "logistic"
+label = ["C", "y"]
+refine = 1
+"""
+PU = """
+[[steps]]
+do = "pu"
+positives = "A"
+label_holder = "C"
+protocol = "ecdh"
+rounds = 3
+"""
+
+
+def make_tables(rows=130, seed=3):
+    """B and C share most people; A knows some of the positives."""
+    rng = np.random.default_rng(seed)
+    ids = np.array([f"MARKER-ID-{i:05d}" for i in range(rows)])
+    z = rng.normal(size=(rows, 4))
+    y = np.where(z[:, 0] + z[:, 2] + 0.3 * rng.normal(size=rows) > 0.3, "MARKER-YES", "MARKER-NO")
+    known = (y == "MARKER-YES") & (np.arange(rows) % 3 == 0)
+    some = rng.permutation(rows)
+    tables = {
+        "A": pd.DataFrame({"id": ids[known], "since": np.arange(known.sum())}),
+        "B": pd.DataFrame({"id": ids, "MARKER-b1": z[:, 0], "MARKER-b2": z[:, 1]}).iloc[some[:-10]],
+        "C": pd.DataFrame({"id": ids, "MARKER-c1": z[:, 2], "MARKER-c2": z[:, 3], "y": y}).iloc[
+            some[10:][::-1]
+        ],
+    }
+    return {party: frame.assign(unused="MARKER-UNUSED") for party, frame in tables.items()}
+
+
+def party_text(party, allow=ALLOW):
+    role = "key holder" if party == "K" else "data"
+    return f'party = "{party}"\nrole = "{role}"\n{TABLES.get(party, "")}{allow}'
+
+
+class Engine:
+    """Hands envelopes over in this process; ``meddle`` may change them, ``gone`` loses a party."""
+
+    def __init__(self, parties, meddle=None):
+        self.meddle = meddle
+        self.gone = set()
+        self.seen = []
+        self._transports = {}
+        self._opened = threading.Barrier(len(parties), timeout=30)
+
+    def open(self, me, session, peers):
+        made = RelayedTransport(
+            me, peers, session, partial(self._carry, me), self._probe, bool_true
+        )
+        self._transports[me] = made
+        self._opened.wait()
+        return made
+
+    def _carry(self, me, peer, envelope):
+        self._probe(peer)
+        self._probe(me)
+        self.seen.append((me, peer, bytes(envelope)))
+        if self.meddle is not None:
+            envelope = self.meddle(me, peer, bytes(envelope))
+        self._transports[peer].accept(me, envelope)
+
+    def _probe(self, peer):
+        if peer in self.gone:
+            raise Unreachable(gone=True)
+
+
+def bool_true():
+    return True
+
+
+class World:
+    """The folders of all parties, and attempts of runs over the engine above."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.tables = make_tables()
+        pins = {}
+        for party in PARTIES:
+            self.site(party).mkdir()
+            pins[party] = make_seal_key(self.site(party))
+            if party in self.tables:
+                self.tables[party].to_csv(self.site(party) / "table.csv", index=False)
+        self.pins = pins
+        for party in PARTIES:
+            self.write_party(party)
+        (folder / "job.toml").write_text(JOB)
+        self.texts = {}
+
+    def site(self, party):
+        return self.folder / party
+
+    def write_party(self, party, text=None, pins=None):
+        pins = {**self.pins, **(pins or {})}
+        peers = [f'{peer} = "{pin}"' for peer, pin in pins.items() if peer != party]
+        text = party_text(party) if text is None else text
+        (self.site(party) / "party.toml").write_text("\n".join([text, "[peers]", *peers, ""]))
+
+    def kept(self, party, run="run-1"):
+        return RunFolder(self.site(party), run)
+
+    def attempt(self, number=1, run="run-1", job=None, engine=None, leader="C", works=None):
+        """One attempt with all parties; returns the engine, and errors by party."""
+        if run not in self.texts:
+            path = self.folder / "job.toml"
+            if job is not None:
+                path.write_text(job)
+            self.texts[run] = sealed_text(load_shared_job(path))
+        text = self.texts[run]
+        content = {"text": text, "hash": job_hash(text), "attempt": number}
+        write_json(self.kept(leader, run).path / "job.json", content)
+        facts = Announced(run, number, leader, PARTIES, job_hash(text))
+        engine = engine or Engine(PARTIES)
+        errors = {}
+
+        def work(party):
+            try:
+                opened = partial(engine.open, party, session_name(run, number))
+                with (works or {}).get(party, _nothing)():
+                    take_part(facts, party, self.site(party), opened)
+            except BaseException as error:
+                errors[party] = error
+
+        threads = [threading.Thread(target=work, args=(party,), daemon=True) for party in PARTIES]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+            assert not thread.is_alive(), "a party did not end"
+        return engine, errors
+
+    def read(self):
+        return {party: pd.read_csv(self.site(party) / "table.csv") for party in self.tables}
+
+    def engine(self):
+        return Engine(PARTIES)
+
+    def results(self, party, run="run-1"):
+        return self.kept(party, run).results
+
+
+def in_memory(tables, results, scratch, seed=5, **settings):
+    """The same training in memory, on the row plan of a deployment; its federation and model."""
+    frames = {party: tables[party].drop(columns="unused") for party in ("B", "C")}
+    fed = simulate(frames, labels={"C": "y"}, seed=seed)
+    for party in ("B", "C"):
+        shutil.copytree(results(party) / "plan", scratch / party)
+    fed.load_plan(scratch)
+    return fed, LogisticRegression(refine=1, **settings).fit(fed, label=("C", "y"))
+
+
+def assert_same_as_in_memory(tables, results, scratch, **settings):
+    """A deployment's shares and predictions are those of the same run in memory, bit for bit."""
+    fed, model = in_memory(tables, results, scratch, **settings)
+    for party in ("B", "C"):
+        path = results(party) / "parties" / party / "model-2-share.json"
+        mine = json.loads(path.read_text())["state"]
+        assert mine == json.loads(json.dumps(model.shares_[party].state))
+    predicted = pd.read_csv(results("C") / "predictions-2.csv")
+    chances = model.predict_proba(fed)[:, 1]
+    assert list(predicted["p(y=MARKER-YES)"]) == [float(repr(one)) for one in chances.tolist()]
+    return predicted
+
+
+def assert_same_positives(tables, results, scratch):
+    """Scores of VFPU in a deployment are those of the same run in memory, bit for bit."""
+    frames = {party: table.drop(columns="unused") for party, table in tables.items()}
+    fed = simulate(frames, labels={"C": "y"}, seed=5)
+    for party in ("B", "C"):
+        shutil.copytree(results(party) / "plan", scratch / party)
+    fed.load_plan(scratch, "B", "C")
+    fed.mark(positives="A", label_holder="C", protocol="ecdh")
+    method = VFPU(rounds=3).fit(fed, positives="A", label_holder="C")
+    scores = pd.read_csv(results("C") / "pu-scores-3.csv", index_col="id")["score"]
+    assert scores.to_dict() == method.scores_.to_dict()
+    reliable = pd.read_csv(results("C") / "reliable-positives-3.csv")
+    assert list(reliable["id"]) == list(method.reliable_positives_.index)
+    assert len(scores) > 20
+
+
+class _nothing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def kit():
+    """What the tests of real deployments share with those inside this process."""
+    return SimpleNamespace(
+        tables=make_tables,
+        party_text=party_text,
+        job=JOB,
+        pu=PU,
+        assert_same_positives=assert_same_positives,
+        assert_same_as_in_memory=assert_same_as_in_memory,
+    )

@@ -1,0 +1,182 @@
+"""Whole attempts of all parties over a relay in this process: results, privacy, resume."""
+
+import pandas as pd
+import pytest
+
+from vfsl.deploy.attempt import common_start
+from vfsl.deploy.job import load_shared_job
+from vfsl.errors import PeerFailed, ProtocolError, Unauthentic
+from vfsl.record import RunRecord
+
+
+def test_results_are_those_of_the_same_run_in_memory(world, kit):
+    _, errors = world.attempt()
+    assert errors == {}
+    predicted = kit.assert_same_as_in_memory(world.read(), world.results, world.folder / "plans")
+    aligned = pd.read_csv(world.results("C") / "aligned.csv")
+    assert list(predicted["id"]) == list(aligned["id"])
+    assert len(aligned) == 110
+    for party in "ABCK":
+        status = world.kept(party).status()
+        assert (status.state, status.finished_steps) == ("finished", 2)
+        assert not world.kept(party).state.exists()
+
+
+def test_each_party_has_its_own_results_and_its_own_ledger(world):
+    world.attempt()
+    assert not (world.results("B") / "predictions-2.csv").exists()
+    assert {path.name for path in (world.results("B") / "parties").iterdir()} == {"B"}
+    assert {path.name for path in world.results("K").iterdir()} == {"record.json"}
+    for party in "ABCK":
+        record = RunRecord.load(world.results(party))
+        assert {flow.sender for flow in record.ledger} == {party}
+        assert set(record.parties) <= {party}
+        assert [step.name for step in record.steps] == ["agreement", "align", "train logistic"]
+        words = " ".join(record.steps[0].notes)
+        assert "Submitted by C; agreed to by A, B, C, K." in words
+        assert "training scores" in words
+
+
+def test_reliable_positives_are_those_of_the_same_run_in_memory(world, kit):
+    _, errors = world.attempt(job=kit.job + kit.pu)
+    assert errors == {}
+    kit.assert_same_positives(world.read(), world.results, world.folder / "plans")
+    assert [path.name for path in world.results("A").iterdir()] == ["record.json"]
+    record = RunRecord.load(world.results("A"))
+    assert {flow.receiver for flow in record.ledger if flow.step == "vfpu"} == {"C"}
+
+
+def test_ids_of_strangers_are_delivered_only_with_the_consent_of_all(world, kit):
+    job = kit.job + kit.pu + 'consent = ["B", "C"]\n'
+    _, errors = world.attempt(job=job)
+    assert "'B' has not allowed the disclosure 'strangers'" in world.kept("C").status().sentence
+    assert "'C' has not allowed the disclosure 'strangers'" in world.kept("C").status().sentence
+    assert set(errors) == set("ABCK")
+    for party in "BC":
+        text = kit.party_text(party).replace('"tree partitions"', '"strangers"')
+        world.write_party(party, text)
+    _, errors = world.attempt(number=2)
+    assert errors == {}
+    received = pd.read_csv(world.results("A") / "reliable-positives-3.csv")
+    kept = pd.read_csv(world.results("C") / "reliable-positives-3.csv")
+    assert list(received["id"]) == list(kept["id"])
+    assert not set(received["id"]) & set(world.read()["A"]["id"])
+
+
+def test_nothing_planted_reaches_the_relay(world):
+    engine, errors = world.attempt()
+    assert errors == {}
+    carried = b"\n".join(envelope for _, _, envelope in engine.seen)
+    assert len(engine.seen) > 50
+    for marker in (b"MARKER", b"logistic", b"labelled rows", b"public key"):
+        assert marker not in carried
+    assert "MARKER" in (world.results("C") / "predictions-2.csv").read_text()
+
+
+def test_a_job_that_asks_for_more_is_refused_before_any_data_is_sent(world):
+    strict = world.site("B").joinpath("party.toml").read_text().replace('"training scores", ', "")
+    world.site("B").joinpath("party.toml").write_text(strict)
+    engine, errors = world.attempt()
+    assert set(errors) == set("ABCK")
+    sentence = world.kept("C").status().sentence
+    assert "Step 2" in sentence
+    assert "'B' has not allowed the disclosure 'training scores'" in sentence
+    assert world.kept("C").status().state == "refused"
+    assert "refused by B" in world.kept("K").status().sentence
+    # Handshakes, the job, four answers and the notes of the end: nothing of a step.
+    assert not (world.site("B") / "alignment").exists()
+    assert not (world.site("C") / "alignment").exists()
+    assert len(engine.seen) < 50
+
+
+def test_a_label_that_is_not_there_is_refused_at_once(world):
+    world.tables["C"].drop(columns="y").to_csv(world.site("C") / "table.csv", index=False)
+    _, errors = world.attempt()
+    assert "'y'" in world.kept("C").status().sentence
+    assert world.kept("C").status().state in ("refused", "failed")
+    assert set(errors) == set("ABCK")
+
+
+def test_a_key_that_was_not_pinned_is_refused_and_named(world):
+    world.write_party("B", pins={"C": world.pins["A"]})
+    _, errors = world.attempt()
+    refused = [error for error in errors.values() if isinstance(error, Unauthentic)]
+    assert refused
+    assert {error.party for error in refused} <= {"B", "C"}
+    assert all("handshake" in str(error) for error in refused)
+
+
+def test_an_attempt_is_never_taken_twice(world):
+    _, errors = world.attempt(number=2)
+    assert errors == {}
+    for number in (1, 2):
+        _, errors = world.attempt(number=number)
+        assert all(isinstance(error, ProtocolError) for error in errors.values())
+        assert "was seen here" in str(errors["B"])
+
+
+def test_a_leader_that_did_not_submit_the_run_stops_it(world):
+    """A relay that makes up a run gets nothing but handshakes."""
+    world.attempt()
+    _, errors = world.attempt(
+        run="made-up", leader="B", job=(world.folder / "job.toml").read_text()
+    )
+    assert "'C' takes no jobs of 'B'" in world.kept("C", "made-up").status().sentence
+    assert set(errors) == set("ABCK")
+
+
+class Dies:
+    """Loses a party when it has sent so many envelopes, as a kill of its process would."""
+
+    def __init__(self, engine, party, after):
+        self.engine, self.party, self.after, self.count = engine, party, after, 0
+
+    def __call__(self, me, peer, envelope):
+        self.count += me == self.party
+        if self.count >= self.after:
+            self.engine.gone.add(self.party)
+        return envelope
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    from vfsl.channel import relayed
+
+    monkeypatch.setattr(relayed, "_PROBE_EVERY", 0.05)
+    monkeypatch.setattr(relayed, "_GONE_SECONDS", 0.2)
+
+
+@pytest.mark.parametrize("victim", ["B", "C", "K"])
+def test_a_run_goes_on_after_a_crash_and_ends_as_if_nothing_had_happened(
+    world, kit, impatient, victim
+):
+    engine = world.engine()
+    engine.meddle = Dies(engine, victim, {"B": 32, "C": 45, "K": 12}[victim])
+    _, errors = world.attempt(engine=engine)
+    others = [party for party in "ABCK" if party != victim]
+    for party in others:
+        assert world.kept(party).status().state == "failed"
+        assert world.kept(party).status().party == victim
+        assert not world.results(party).exists()
+    assert isinstance(errors["A"], PeerFailed)
+    plan = (world.kept("C").state / "plan" / "rows-C.npz").read_bytes()
+    _, errors = world.attempt(number=2)
+    assert errors == {}
+    assert (world.results("C") / "plan" / "rows-C.npz").read_bytes() == plan
+    kit.assert_same_as_in_memory(world.read(), world.results, world.folder / "plans")
+    names = [step.name for step in RunRecord.load(world.results("C")).steps]
+    assert names == ["agreement", "align", "train logistic"]
+
+
+def test_the_common_start_is_the_last_step_of_all_with_one_plan(world):
+    job = load_shared_job(world.folder / "job.toml")
+    answers = {party: {"finished": 2, "plan": "p" if party in "BC" else ""} for party in "ABCK"}
+    assert common_start(job, answers) == 2
+    answers["K"]["finished"] = 1
+    assert common_start(job, answers) == 1
+    answers["B"]["plan"] = "another"
+    assert common_start(job, answers) == 0
+    answers["B"]["plan"] = answers["C"]["plan"] = ""
+    assert common_start(job, answers) == 0
+    answers["A"]["finished"] = 0
+    assert common_start(job, answers) == 0

@@ -1,0 +1,93 @@
+"""A party's own folder of a run: attempts, states, checkpoints, results."""
+
+import pytest
+
+from vfsl.deploy.runs import Refused, RunFolder, all_runs
+from vfsl.deploy.submit import fetch_results, resume_run, status_lines, wait_for
+from vfsl.errors import ConfigError, PeerFailed, ProtocolError, StoreError, TimedOut
+from vfsl.record import StepRecord
+from vfsl.store import write_json
+
+
+@pytest.fixture
+def kept(tmp_path):
+    made = RunFolder(tmp_path, "run-1")
+    made.begin(1, "hash")
+    return made
+
+
+def test_attempts_only_grow(tmp_path, kept):
+    for number in (0, 1):
+        with pytest.raises(ProtocolError, match="attempt 1 was seen here"):
+            RunFolder(tmp_path, "run-1").begin(number, "hash")
+    RunFolder(tmp_path, "run-1").begin(2, "hash")
+    assert kept.last_attempt() == 2
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a b", "a/b"])
+def test_names_of_runs_are_names_of_folders(tmp_path, name):
+    with pytest.raises(ConfigError, match="name of a run"):
+        RunFolder(tmp_path, name)
+
+
+def test_states(tmp_path, kept):
+    assert kept.status().state == "running"
+    kept.note_failure("B", "it does not answer")
+    assert (kept.status().state, kept.status().party) == ("failed", "B")
+    kept.fail(PeerFailed("Party 'B' failed (x); 'A' stops.", "B"))
+    kept.note_failure("C", "an echo that comes later")
+    assert kept.status().party == "B"
+    assert "PeerFailed: Party 'B'" in kept.status().sentence
+    kept.fail(Refused("not allowed"))
+    assert kept.status().state == "refused"
+    (line,) = status_lines(tmp_path)
+    assert line == "run-1 attempt 1: refused; Refused: not allowed"
+    assert [one.name for one in all_runs(tmp_path)] == ["run-1"]
+    write_json(kept.path / "status.json", {"run": 1})
+    with pytest.raises(StoreError, match="damaged"):
+        kept.status()
+
+
+def test_finished_steps_are_those_without_a_gap_and_of_this_job(kept):
+    record = StepRecord("align", {}, 1.0)
+    for number in (1, 2, 4):
+        kept.keep("hash", number, record, {})
+    assert kept.finished_steps("hash") == 2
+    with pytest.raises(StoreError, match="another job"):
+        kept.finished_steps("another")
+    kept.forget_from("hash", 2, 4)
+    assert kept.finished_steps("hash") == 1
+
+
+def test_results_appear_as_a_whole(tmp_path, kept):
+    (kept.state / "work").mkdir(parents=True)
+    (kept.state / "work" / "a.csv").write_text("1")
+    kept.prepare()
+    assert not kept.results.exists()
+    with pytest.raises(ConfigError, match="no results here"):
+        fetch_results(tmp_path, "run-1", tmp_path / "out")
+    kept.note("finished", "The run has ended well.")  # a crash here: fetch does what is left
+    assert fetch_results(tmp_path, "run-1", tmp_path / "out") == ["a.csv"]
+    assert not kept.state.exists()
+    kept.publish()
+    assert (kept.results / "a.csv").read_text() == "1"
+    with pytest.raises(ConfigError, match="not empty"):
+        fetch_results(tmp_path, "run-1", tmp_path / "out")
+
+
+def test_waiting_ends_with_the_run(tmp_path, kept):
+    with pytest.raises(TimedOut, match="run-1"):
+        wait_for(tmp_path, "run-1", 0.1)
+    kept.note("finished", "x")
+    seen = []
+    assert wait_for(tmp_path, "run-1", 5, seen.append).state == "finished"
+    assert len(seen) == 1
+
+
+def test_only_an_unfinished_run_of_this_party_can_go_on(tmp_path, kept):
+    with pytest.raises(ConfigError, match="was not submitted from"):
+        resume_run(tmp_path, "run-1")
+    write_json(kept.path / "job.json", {"text": "", "hash": "", "attempt": 1})
+    kept.note("finished", "x")
+    with pytest.raises(ConfigError, match="has ended well"):
+        resume_run(tmp_path, "run-1")
