@@ -19,6 +19,7 @@ from vfsl.align import Limits, Normalise
 from vfsl.benchmark import EXPERIMENTS, run_experiment
 from vfsl.benchmark.table import cell
 from vfsl.data import make_parties, write_table
+from vfsl.deploy.commands import deploy_app
 from vfsl.errors import ConfigError, InputError, VfslError
 from vfsl.federation import Event, Federation
 from vfsl.job import (
@@ -41,6 +42,9 @@ app = typer.Typer(
 )
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+
+
+app.add_typer(deploy_app(lambda text: out.print(text, markup=False, soft_wrap=True)), name="deploy")
 
 
 def _version(asked: bool) -> None:

@@ -285,8 +285,12 @@ def test_sending_waits_for_a_slow_engine_but_not_for_the_receiver():
 
 
 def test_a_party_that_ends_early_waits_for_the_others_and_reports_unread_messages():
+    sent = threading.Event()
+
     def sender(channel):
         channel.within("x", TALK).send("B", "anything", 1)
+        sent.set()
 
+    # B must not have ended before A sends: that is another error.
     with pytest.raises(ChannelError, match="never received"):
-        run({"A": sender, "B": lambda channel: None})
+        run({"A": sender, "B": lambda channel: sent.wait(10)})

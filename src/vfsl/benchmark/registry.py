@@ -18,6 +18,7 @@ EXPERIMENTS = {
     "complete": ("vfsl.benchmark.complete", "completed columns and what they are good for"),
     "generators": ("vfsl.benchmark.generators", "generators and imputers beside ctgan"),
     "risa": ("vfsl.benchmark.risa", "RISA, its ablation and its rivals"),
+    "deploy": ("vfsl.benchmark.deploy", "the engine's overhead against memory"),
     "psi": ("vfsl.benchmark.psi", "private set intersection: speed, bytes, memory, peers"),
 }
 
