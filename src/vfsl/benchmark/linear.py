@@ -39,7 +39,7 @@ class Sizes:
 
 
 _BAG_ROUNDS = 8
-FULL = Sizes(rows=30_000, refine=(0, 2, 4), bags=20, large=1_000_000)
+FULL = Sizes(rows=30_000, refine=(0, 1, 2, 4), bags=20, large=1_000_000)
 QUICK = Sizes(rows=3_000, refine=(0,), bags=5, large=50_000)
 _SCHEMES = ("bfv", "plain")
 _LARGE_COLUMNS = 20
