@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.process import BaseProcess, parent_process
@@ -121,6 +121,39 @@ def apart(function: Callable[[Item], Result], item: Item) -> Result:
     """``function(item)`` in a fresh process of its own, so that its memory can be measured."""
     with ProcessPoolExecutor(1, mp_context=_Workers()) as executor:
         return executor.submit(function, item).result()
+
+
+def apart_each(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Iterator[tuple[int, Result]]:
+    """``function(item)`` for each item, every one in a fresh process, as they are finished.
+
+    Yields the item's place and its result. Whatever was not begun when the caller stops is dropped.
+    """
+    with ThreadPoolExecutor(workers) as threads:
+        places = {
+            threads.submit(_in_fresh_process, function, item): place
+            for place, item in enumerate(items)
+        }
+        try:
+            for future in as_completed(places):
+                yield places[future], future.result()
+        finally:
+            for future in places:
+                future.cancel()
+
+
+def _in_fresh_process(function: Callable[[Item], Result], item: Item) -> Result:
+    with ProcessPoolExecutor(1, mp_context=_Workers(), initializer=_enter_alone) as executor:
+        return executor.submit(function, item).result()
+
+
+def _enter_alone() -> None:
+    """A process for one piece of work: no workers of its own, and Ctrl-C ends it without a word."""
+    global _inside_worker
+    _inside_worker = True
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_follow_parent, daemon=True).start()
 
 
 def _enter_worker() -> None:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from vfsl.benchmark import complete
-from vfsl.benchmark.complete import Sizes, downstream_row, flag_rates, goals, kept, measure
+from vfsl.benchmark.complete import Sizes, downstream_row, flag_rates, goals, measure
 from vfsl.benchmark.complete_cells import Case, complete_cell, prepare, routed_shares
 from vfsl.completion.downstream import WAYS
 
@@ -113,20 +113,9 @@ def test_goals_say_whether_they_were_reached(blend, reached):
     assert text[-1].endswith("12 core-s: reached.")
 
 
-def test_finished_cells_are_not_computed_again(tmp_path, monkeypatch):
-    monkeypatch.setenv("VFSL_BENCH_CACHE", str(tmp_path))
-    monkeypatch.setattr(complete, "apart", lambda compute, case: compute(case))
-    said = []
-    first = kept("routes", CASE, routed_shares, said.append, "once", True)
-    again = kept("routes", CASE, routed_shares, said.append, "twice", True)
-    assert first == again
-    assert said == ["once"]
-    assert len(list((tmp_path / "complete").glob("*.json"))) == 1
-
-
 @pytest.mark.slow
 def test_a_tiny_run():
-    sizes = Sizes(("breast_cancer",), (0.4,), 1, 200, 100, 2, 3, ("linear",), 600, 0)
+    sizes = Sizes(("breast_cancer",), (0.4,), (0,), 200, 100, 2, 3, ("linear",), 600, 0)
     outcome = measure(sizes, lambda text: None, keep=False)
     kinds = [row["what"] for row in outcome.rows]
     assert kinds == ["columns", "AUC", "columns above τ = 0.5", "time, plain"]

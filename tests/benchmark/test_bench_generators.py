@@ -112,31 +112,9 @@ def test_a_missing_peer_is_said():
     assert sum("did not run" in line for line in bench.goals(rows)) == 2
 
 
-def test_cells_are_kept_by_case_and_code(monkeypatch, tmp_path):
-    monkeypatch.setenv("VFSL_CELLS", str(tmp_path))
-    monkeypatch.setattr(bench, "apart", lambda function, case: function(case))
-    seen = []
-
-    def work(case):
-        seen.append(case)
-        return {"value": case[0]}
-
-    for quick, expected in ((False, 1), (True, 3)):
-        cells = bench._Cells(quick, lambda text: None)
-        assert cells.get("one", work, (1,)) == {"value": 1}
-        assert cells.get("one", work, (1,)) == {"value": 1}
-        assert len(seen) == expected
-    cells = bench._Cells(False, lambda text: None)
-    assert cells.get("two", work, (2,)) == {"value": 2}
-    cells._code = "other code"
-    cells.get("two", work, (2,))
-    assert len(seen) == 5
-
-
 @pytest.mark.slow
 def test_a_tiny_run(monkeypatch):
     monkeypatch.setattr(bench, "QUICK", TINY)
-    monkeypatch.setattr(bench, "apart", lambda function, case: function(case))
     said = []
     outcome = bench.run(True, said.append)
     fidelity = [row for row in outcome.rows if row["table"] == "fidelity"]

@@ -137,11 +137,9 @@ def test_a_missing_set_and_a_missing_peer_are_notes(monkeypatch):
     monkeypatch.setattr(pu, "QUICK", replace(pu.QUICK, speed_rows=200))
     outcome = pu.run(True, lambda text: None)
     assert any("is left out: the data folder is not there." in note for note in outcome.notes)
-    monkeypatch.setattr(pu_baselines, "pulearn_bagging", no_peer)
-    trials = [pu.trial("x", load("breast_cancer"), 100, 0.3, 0)]
+    monkeypatch.setattr(pu, "peer_python", no_peer)
     notes: list[str] = []
-    for _ in range(2):
-        assert pu._peer_rows("x", 0.3, trials, pu.QUICK, notes) == []
+    assert not pu._peer(pu.FULL, notes)
     assert notes == ["pulearn is left out: no network"]
 
 

@@ -8,7 +8,6 @@ pytest.importorskip("torch")
 from vfsl.benchmark import risa, risa_time
 from vfsl.benchmark.risa import (
     METHODS,
-    Cells,
     Plan,
     RisaOutcome,
     goals,
@@ -59,19 +58,6 @@ def test_criteo_folds_cover_every_row_once():
     task = Task("criteo", 6_400, 1_600, epochs=1)
     folds = [split_rows(content, task, seed, np.random.default_rng(seed))[1] for seed in range(5)]
     assert sorted(np.concatenate(folds).tolist()) == list(range(len(content.frame)))
-
-
-def test_a_finished_cell_is_not_computed_again(tmp_path):
-    calls = []
-
-    def compute():
-        calls.append(1)
-        return {"both": 1.5}
-
-    for _ in range(2):
-        assert Cells(tmp_path).get({"seed": 1}, compute) == {"both": 1.5}
-    assert Cells(tmp_path).get({"seed": 2}, compute) == {"both": 1.5}
-    assert len(calls) == 2
 
 
 def lines(**scores):

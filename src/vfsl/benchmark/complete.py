@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from vfsl import store
 from vfsl.align import RowPlan, RowShare
+from vfsl.benchmark.cells import Cells
 from vfsl.benchmark.complete_cells import NOBODY, Case, complete_cell, routed_shares
-from vfsl.benchmark.table import Outcome
+from vfsl.benchmark.table import Outcome, judged
 from vfsl.completion.downstream import WAYS
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.data import available
@@ -26,7 +22,7 @@ from vfsl.federation import simulate
 from vfsl.parallel import apart
 
 # Raised when a change of code changes results, so that kept cells of before are not used.
-VERSION = 1
+EDITION = 1
 _WAYS = [way.name for way in WAYS]
 
 # Measured on pooled data by the authors of the experiment (issue 7), not in this run.
@@ -44,7 +40,7 @@ class Sizes:
 
     data: tuple[str, ...]
     overlaps: tuple[float, ...]
-    seeds: int
+    seeds: tuple[int, ...]
     train: int
     test: int
     rounds: int
@@ -57,7 +53,7 @@ class Sizes:
 FULL = Sizes(
     data=("bank", "census", "credit", "fate-default_credit"),
     overlaps=(0.05, 0.1, 0.3, 0.5),
-    seeds=5,
+    seeds=(0, 1, 2, 3, 4),
     train=6_000,
     test=6_000,
     rounds=10,
@@ -69,7 +65,7 @@ FULL = Sizes(
 QUICK = Sizes(
     data=("breast_cancer",),
     overlaps=(0.3,),
-    seeds=1,
+    seeds=(0,),
     train=400,
     test=169,
     rounds=3,
@@ -94,28 +90,28 @@ def measure(sizes: Sizes, say: Callable[[str], None], *, keep: bool) -> Outcome:
             "has them, or run it with --quick."
         )
     notes = [f"Left out, since it is not here: {name}." for name in sizes.data if name not in here]
-    cells = {}
-    for name in here:
-        for overlap in sizes.overlaps:
-            for seed in range(sizes.seeds):
-                case = Case(
-                    name,
-                    overlap,
-                    seed,
-                    sizes.train,
-                    sizes.test,
-                    sizes.rounds,
-                    sizes.trees,
-                    sizes.bases,
-                )
-                title = f"{name}, overlap {overlap:.0%}, seed {seed}"
-                cells[case] = kept("cell", case, complete_cell, say, title, keep)
+    kept = Cells("complete", EDITION, say, keep=keep)
+    cases = {
+        f"{name}, overlap {overlap:.0%}, seed {seed}": Case(
+            name,
+            overlap,
+            seed,
+            sizes.train,
+            sizes.test,
+            sizes.rounds,
+            sizes.trees,
+            sizes.bases,
+        )
+        for seed in sizes.seeds
+        for name in here
+        for overlap in sizes.overlaps
+    }
+    cells = dict(zip(cases.values(), kept.all(complete_cell, cases), strict=True))
     rows = [column_row(name, overlap, cells) for name in here for overlap in sizes.overlaps]
     rows += [downstream_row(name, overlap, cells) for name in here for overlap in sizes.overlaps]
-    for name in here:
-        case = Case(name, 1.0, 0, sizes.train, sizes.test)
-        shares = kept("routes", case, routed_shares, say, f"{name}, association", keep)
-        rows.append(route_row(name, shares))
+    whole = {f"{name}, association": Case(name, 1.0, 0, sizes.train, sizes.test) for name in here}
+    shares = kept.all(routed_shares, whole)
+    rows += [route_row(name, share) for name, share in zip(here, shares, strict=True)]
     say(f"{sizes.speed:,} rows × (20 + 20), plain")
     rows.append(apart(timed, (sizes.speed, "plain")))
     if sizes.encrypted:
@@ -126,44 +122,18 @@ def measure(sizes: Sizes, say: Callable[[str], None], *, keep: bool) -> Outcome:
     return Outcome("complete", "Completion of missing columns", rows, notes)
 
 
-def kept(
-    what: str,
-    case: Case,
-    compute: Callable[[Case], dict[str, Any]],
-    say: Callable[[str], None],
-    title: str,
-    keep: bool,
-) -> dict[str, Any]:
-    """A cell's result, computed in a process of its own unless it was kept."""
-    key = {"what": what, "version": VERSION, **asdict(case)}
-    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24]
-    path = cell_folder() / f"{name}.json"
-    if keep and path.exists():
-        found: dict[str, Any] = store.read_json(path)["result"]
-        return found
-    say(title)
-    result = apart(compute, case)
-    if keep:
-        store.write_json(path, {"key": key, "result": result})
-    return result
-
-
-def cell_folder() -> Path:
-    """Where finished cells are kept."""
-    home = os.environ.get("VFSL_BENCH_CACHE", Path.home() / ".cache" / "vfsl" / "bench")
-    return Path(home) / "complete"
-
-
 # ---- rows of the table ---------------------------------------------------------------------------
 
-Cells = Mapping[Case, Mapping[str, Any]]
+Results = Mapping[Case, Mapping[str, Any]]
 
 
-def _of(cells: Cells, name: str, overlap: float) -> list[Mapping[str, Any]]:
+def _of(cells: Results, name: str, overlap: float) -> list[Mapping[str, Any]]:
     return [cell for case, cell in cells.items() if (case.data, case.overlap) == (name, overlap)]
 
 
-def columns_of(cells: Cells, name: str | None = None, overlap: float | None = None) -> pd.DataFrame:
+def columns_of(
+    cells: Results, name: str | None = None, overlap: float | None = None
+) -> pd.DataFrame:
     """All judged columns of these cells."""
     chosen = [
         column
@@ -191,7 +161,7 @@ _COLUMN_FIELDS = [
 ]
 
 
-def column_row(name: str, overlap: float, cells: Cells) -> dict[str, Any]:
+def column_row(name: str, overlap: float, cells: Results) -> dict[str, Any]:
     """Errors, flags and coverage of completed columns, over seeds."""
     columns = columns_of(cells, name, overlap)
     numbers = columns[columns["kind"] == "numeric"]
@@ -230,7 +200,7 @@ def flag_rates(columns: pd.DataFrame) -> tuple[float | None, float | None]:
     return missed, false
 
 
-def downstream_row(name: str, overlap: float, cells: Cells) -> dict[str, Any]:
+def downstream_row(name: str, overlap: float, cells: Results) -> dict[str, Any]:
     """Mean test AUC of each way, of the blend and of the oracle, and the regret of the blend."""
     both = pd.DataFrame([cell["downstream"]["both"] for cell in _of(cells, name, overlap)])
     alone = pd.DataFrame([cell["downstream"]["A alone"] for cell in _of(cells, name, overlap)])
@@ -302,7 +272,7 @@ def timed(asked: tuple[int, str]) -> dict[str, Any]:
 # ---- goals ---------------------------------------------------------------------------------------
 
 
-def goals(rows: Sequence[Mapping[str, Any]], cells: Cells) -> list[str]:
+def goals(rows: Sequence[Mapping[str, Any]], cells: Results) -> list[str]:
     """What was to be reached, and whether it was."""
     lines = [row for row in rows if row["what"] == "AUC"]
     regret = [row["regret"] for row in lines]
@@ -318,38 +288,34 @@ def goals(rows: Sequence[Mapping[str, Any]], cells: Cells) -> list[str]:
     covered = columns["coverage"].astype(float).mean()
     timing = next(row for row in rows if str(row["what"]).startswith("time, plain"))
     return [
-        _judged(
+        judged(
             "mean regret ≤ 0.005 and worst cell ≤ 0.015",
             float(np.mean(regret)) <= 0.005 and max(regret) <= 0.015,
             f"{np.mean(regret):.4f} and {max(regret):.4f} over {len(regret)} cells",
         ),
-        _judged(
+        judged(
             f"better than the best fixed way ({fixed}), paired interval above 0",
             float(gain.mean()) - error > 0,
             f"{gain.mean():+.4f} ± {error:.4f}",
         ),
-        _judged(
+        judged(
             "30 % of that way's gap to the oracle closed",
             gap > 0 and float(gain.mean()) / gap >= 0.3,
             f"{gain.mean() / gap:.0%}" if gap > 0 else "no gap",
         ),
-        _judged("A alone: no more than 0.005 below A's own model", loss <= 0.005, f"{loss:+.4f}"),
-        _judged("intervals and sets cover 90 % ± 3", abs(covered - 0.9) <= 0.03, f"{covered:.3f}"),
-        _judged(
+        judged("A alone: no more than 0.005 below A's own model", loss <= 0.005, f"{loss:+.4f}"),
+        judged("intervals and sets cover 90 % ± 3", abs(covered - 0.9) <= 0.03, f"{covered:.3f}"),
+        judged(
             "≤ 5 % of unflagged columns worse than the mean, ≤ 15 % of better models flagged",
             (missed or 0.0) <= 0.05 and (false or 0.0) <= 0.15,
             f"{missed or 0:.1%} and {false or 0:.1%}, of {len(columns)} columns in all",
         ),
-        _judged(
+        judged(
             f"{timing['rows']:,} rows × (20 + 20) in ≤ 60 core-seconds",
             timing["core-s"] <= 60,
             f"{timing['core-s']:.3g} core-s",
         ),
     ]
-
-
-def _judged(text: str, reached: bool, figure: str) -> str:
-    return f"Goal, {text}: {figure}: {'reached' if reached else 'NOT reached'}."
 
 
 def _mean(values: Any) -> float | None:

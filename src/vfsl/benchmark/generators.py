@@ -1,33 +1,29 @@
 """Generators and imputers: fidelity and speed beside the ctgan package, and block completion.
 
-Every cell of the tables is computed in a process of its own, on one thread, and kept until the
-code of the methods changes, so that a long run that was broken off goes on.
+Every cell of the tables is computed in a process of its own, on one thread, and kept.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-import vfsl.completion
 from vfsl import store
 from vfsl.align.measure import PeakMemory
-from vfsl.benchmark import blocks
 from vfsl.benchmark.blocks import Settings, completion_cell, whole_table
+from vfsl.benchmark.cells import Cells, kept_folder
 from vfsl.benchmark.peers import PeerMissing, peer_python, run_peer
-from vfsl.benchmark.table import Outcome
+from vfsl.benchmark.table import Outcome, judged
 from vfsl.completion import find, learning_efficiency, nearest_records, quality
 from vfsl.data import Kind, PartyTable
-from vfsl.parallel import apart
 
+# Raised when a change of code changes results, so that kept cells of before are not used.
+EDITION = 1
 PEER = ("ctgan", "ctgan==0.12.1", "sdmetrics==0.32.0")
 
 
@@ -87,7 +83,7 @@ COMPLETION: tuple[tuple[str, str, Settings, str], ...] = (
 def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     """Census at 10,000 rows with the peer, block completion of census and credit; tiny if quick."""
     sizes = QUICK if quick else FULL
-    cells = _Cells(quick, say)
+    cells = Cells("generators", EDITION, say, keep=not quick)
     rows, notes = fidelity_rows(sizes, cells)
     rows += completion_rows(sizes, cells)
     notes += _NOTES
@@ -98,13 +94,15 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
 # ---- fidelity and speed --------------------------------------------------------------------------
 
 
-def fidelity_rows(sizes: Sizes, cells: _Cells) -> tuple[list[dict[str, Any]], list[str]]:
+def fidelity_rows(sizes: Sizes, cells: Cells) -> tuple[list[dict[str, Any]], list[str]]:
     """Every generator with its default budget, the peer, and TabDDPM in CTGAN's time."""
     name = sizes.data[0]
     rows, notes = [], []
-    for method in GENERATORS:
-        case = (name, sizes.rows, method, sizes.settings.get(method, {}))
-        rows.append(cells.get(f"fidelity {method}", fidelity_cell, case))
+    cases = {
+        f"fidelity {method}": (name, sizes.rows, method, sizes.settings.get(method, {}))
+        for method in GENERATORS
+    }
+    rows += cells.all(fidelity_cell, cases)
     by_method = {row["method"]: row for row in rows}
     one, other = by_method["tabddpm"], by_method["ctgan"]
     epochs = max(int(other["fit s"] / one["s an epoch"]), 1)
@@ -204,7 +202,7 @@ def peer_cell(case: tuple[str, int, str, int]) -> dict[str, Any]:
     """The ctgan package on the same rows; its rows are judged by our measures and by sdmetrics."""
     name, count, method, epochs = case
     train, test, target = whole_table(name, 2 * count)
-    folder = _folder() / "peer"
+    folder = kept_folder() / "generators" / "peer"
     paths = {part: folder / f"{method}-{part}.csv" for part in ("table", "made")}
     store.write_text(paths["table"], train.frame.to_csv(index=False))
     numeric = [column for column in train.features if train.kinds[column] is Kind.NUMERIC]
@@ -237,61 +235,33 @@ def peer_cell(case: tuple[str, int, str, int]) -> dict[str, Any]:
 # ---- block completion ----------------------------------------------------------------------------
 
 
-def completion_rows(sizes: Sizes, cells: _Cells) -> list[dict[str, Any]]:
+def completion_rows(sizes: Sizes, cells: Cells) -> list[dict[str, Any]]:
     """Every method, mean and deviation over seeds."""
+    cases = {
+        f"{name}, {title}, seed {seed}": (
+            name,
+            sizes.completed_rows,
+            seed,
+            method,
+            {**sizes.settings.get(method, {}), **settings},
+        )
+        for name in sizes.data
+        for title, method, settings, _ in COMPLETION
+        for seed in sizes.seeds
+    }
+    found = dict(zip(cases, cells.all(completion_cell, cases), strict=True))
     rows = []
     for name in sizes.data:
-        for title, method, settings, sees in COMPLETION:
-            chosen = {**sizes.settings.get(method, {}), **settings}
-            found = [
-                cells.get(
-                    f"{name}, {title}, seed {seed}",
-                    completion_cell,
-                    (name, sizes.completed_rows, seed, method, chosen),
-                )
-                for seed in sizes.seeds
-            ]
+        for title, _, _, sees in COMPLETION:
             row: dict[str, Any] = {"table": "completion", "data": name, "method": title}
             row["sees"] = sees
+            mine = [found[f"{name}, {title}, seed {seed}"] for seed in sizes.seeds]
             for key in ("RMSE", "accuracy", "seconds"):
-                values = [cell[key] for cell in found if cell[key] is not None]
+                values = [cell[key] for cell in mine if cell[key] is not None]
                 row[key] = float(np.mean(values)) if values else None
                 row[f"{key} ±"] = float(np.std(values)) if values else None
             rows.append(row)
     return rows
-
-
-# ---- cells that are kept -------------------------------------------------------------------------
-
-
-class _Cells:
-    """Results of cells, kept by what they were computed from and by what code."""
-
-    def __init__(self, quick: bool, say: Callable[[str], None]) -> None:
-        self._say, self._keep = say, not quick
-        digest = hashlib.sha256()
-        for path in sorted(Path(vfsl.completion.__file__).parent.rglob("*.py")):
-            digest.update(path.read_bytes())
-        for path in (Path(__file__), Path(blocks.__file__)):
-            digest.update(path.read_bytes())
-        self._code = digest.hexdigest()
-
-    def get(self, title: str, work: Callable[[Any], dict[str, Any]], case: Any) -> dict[str, Any]:
-        name = hashlib.sha256(f"{self._code}{work.__name__}{case!r}".encode()).hexdigest()[:32]
-        path = _folder() / f"{name}.json"
-        if self._keep and path.exists():
-            kept: dict[str, Any] = store.read_json(path)
-            return kept
-        self._say(title)
-        found = apart(work, case)
-        if self._keep:
-            store.write_json(path, found)
-        return found
-
-
-def _folder() -> Path:
-    home = os.environ.get("VFSL_CELLS", Path.home() / ".cache" / "vfsl" / "cells")
-    return Path(home) / "generators"
 
 
 # ---- goals ---------------------------------------------------------------------------------------
@@ -315,22 +285,22 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             continue
         both = f"{ours['shape + pair']:.4f} against {peer['shape + pair']:.4f}"
         reached = ours["shape + pair"] >= peer["shape + pair"] - 0.02
-        lines.append(_judged(f"{method}: shape + pair ≥ the package's − 0.02", reached, both))
+        lines.append(judged(f"{method}: shape + pair ≥ the package's − 0.02", reached, both))
         times = f"{ours['s an epoch']:.3g} against {peer['s an epoch']:.3g}"
         reached = ours["s an epoch"] <= peer["s an epoch"]
-        lines.append(_judged(f"{method}: seconds an epoch ≤ the package's", reached, times))
+        lines.append(judged(f"{method}: seconds an epoch ≤ the package's", reached, times))
         gap = max(peer["sdmetrics: shape gap"], peer["sdmetrics: strong pair gap"])
-        lines.append(_judged("our measures = sdmetrics to 1e-6", gap <= 1e-6, f"{gap:.1e}"))
+        lines.append(judged("our measures = sdmetrics to 1e-6", gap <= 1e-6, f"{gap:.1e}"))
     one, other = fidelity["tabddpm in ctgan's time"], fidelity["ctgan"]
     figure = f"{one['shape + pair']:.4f} against {other['shape + pair']:.4f}"
     reached = one["shape + pair"] >= other["shape + pair"]
-    lines.append(_judged("TabDDPM ≥ CTGAN in equal time", reached, figure))
+    lines.append(judged("TabDDPM ≥ CTGAN in equal time", reached, figure))
     filled = {(r["data"], r["method"]): r for r in rows if r["table"] == "completion"}
     for method, (most, least) in _BOUNDS.items():
         for place, name in enumerate(("census", "credit")):
             row = filled[name, method]
             lines.append(
-                _judged(
+                judged(
                     f"{method} on {name}: RMSE ≤ {most[place]}, accuracy ≥ {least[place]}",
                     row["RMSE"] <= most[place] and row["accuracy"] >= least[place],
                     f"{row['RMSE']:.3f}, {row['accuracy']:.3f}",
@@ -341,12 +311,8 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             mean, row = filled[name, "mean/mode"], filled[name, f"{method}, mean of draws"]
             figure = f"{row['RMSE']:.3f} against {mean['RMSE']:.3f}"
             text = f"{method} means on {name}: RMSE ≤ that of mean fill"
-            lines.append(_judged(text, row["RMSE"] <= mean["RMSE"], figure))
+            lines.append(judged(text, row["RMSE"] <= mean["RMSE"], figure))
     return lines
-
-
-def _judged(text: str, reached: bool, figure: str) -> str:
-    return f"Goal, {text}: {figure}: {'reached' if reached else 'NOT reached'}."
 
 
 _NOTES = (

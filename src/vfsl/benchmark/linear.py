@@ -15,7 +15,7 @@ import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
 from vfsl.align.measure import PeakMemory
-from vfsl.benchmark.table import Outcome
+from vfsl.benchmark.table import Outcome, judged
 from vfsl.channel.transcript import Entry
 from vfsl.data import Encoder, PartyTable, load, make_parties
 from vfsl.errors import DataError
@@ -332,7 +332,7 @@ def goals(rows: Sequence[Mapping[str, Any]], sizes: Sizes) -> list[str]:
     for refine in sizes.refine:
         row = by_name[f"vfsl bfv, refine={refine}"]
         lines.append(
-            _judged(
+            judged(
                 f"the pooled AUC of this split ({best:.4f}) within 0.002 in ≤ 10 core-seconds, "
                 f"≤ 15 MB a round and ≤ 25 rounds, refine={refine}",
                 row["test AUC"] >= best - 0.002
@@ -345,11 +345,11 @@ def goals(rows: Sequence[Mapping[str, Any]], sizes: Sizes) -> list[str]:
         )
         plain = by_name[f"vfsl plain, refine={refine}"]
         same = plain["test AUC"] == row["test AUC"] and plain["rounds"] == row["rounds"]
-        lines.append(_judged(f"bfv = plain, refine={refine}", same, f"{plain['test AUC']:.6f}"))
+        lines.append(judged(f"bfv = plain, refine={refine}", same, f"{plain['test AUC']:.6f}"))
     shot = by_name.get("vfsl bfv, one-shot")
     if shot is not None:
         lines.append(
-            _judged(
+            judged(
                 "one-shot in ≤ 4 core-seconds and ≤ 60 MB",
                 shot["core-s"] <= 4 and shot["MB"] <= 60,
                 f"{shot['core-s']:.3g} core-s, {shot['MB']:.3g} MB, AUC {shot['test AUC']:.4f}",
@@ -357,7 +357,7 @@ def goals(rows: Sequence[Mapping[str, Any]], sizes: Sizes) -> list[str]:
         )
     one, many = by_name["vfsl bfv, 1 bag"], by_name[f"vfsl bfv, {sizes.bags} bags"]
     lines.append(
-        _judged(
+        judged(
             f"{sizes.bags} bags in the rounds of one (a fixed number, as in VFPU) and ≤ 25 × its "
             "compute",
             many["rounds"] == one["rounds"] and many["× compute of 1"] <= 25,
@@ -368,12 +368,8 @@ def goals(rows: Sequence[Mapping[str, Any]], sizes: Sizes) -> list[str]:
     if large["peak MB"] is not None:
         figure = f"{large['peak MB'] / 1000:.3g} GB, {large['wall s']:.3g} s"
         text = f"plain fit of {large['rows']:,} × {_LARGE_COLUMNS} under 4 GB"
-        lines.append(_judged(text, large["peak MB"] < 4000, figure))
+        lines.append(judged(text, large["peak MB"] < 4000, figure))
     return lines
-
-
-def _judged(text: str, reached: bool, figure: str) -> str:
-    return f"Goal, {text}: {figure}: {'reached' if reached else 'NOT reached'}."
 
 
 _NOTES = (

@@ -12,9 +12,10 @@ import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
 from vfsl.benchmark import pu_baselines as pooled
+from vfsl.benchmark.cells import Cells
 from vfsl.benchmark.linear import flows_of, timed
-from vfsl.benchmark.peers import PeerMissing
-from vfsl.benchmark.table import Outcome
+from vfsl.benchmark.peers import PeerMissing, peer_python
+from vfsl.benchmark.table import Outcome, judged
 from vfsl.data import Dataset, Encoder, PartyTable, halves, load, make_parties
 from vfsl.errors import DataError
 from vfsl.estimators.descent import Floats
@@ -100,31 +101,88 @@ class Trial:
         return self.truth[~self.known]
 
 
+# Raised when a change of code changes results, so that kept cells of before are not used.
+EDITION = 1
+
+
+@dataclass(frozen=True)
+class PuCase:
+    """One method on one drawing: all that a cell's result depends on."""
+
+    name: str
+    labelled: float
+    seed: int
+    method: str
+    rows: int
+    bags: int
+    biased: bool = False
+
+
 def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     """Four sets, two labelled shares, three seeds; one built-in set and two seeds if quick."""
     sizes = QUICK if quick else FULL
-    rows: list[dict[str, Any]] = []
+    cells = Cells("pu", EDITION, say, keep=not quick)
     notes = list(_NOTES)
-    for name in sizes.sets:
-        try:
-            data = dataset(name)
-        except DataError as error:
-            notes.append(f"{name} is left out: {error}")
-            continue
-        for labelled in sizes.labelled:
-            say(f"{name}, {labelled:.0%} of the positives known")
-            trials = [trial(name, data, sizes.rows, labelled, seed) for seed in range(sizes.seeds)]
-            rows += [averaged(name, labelled, method, work, trials)
-                     for method, work in methods(sizes).items()]  # fmt: skip
-            if sizes.peers:
-                rows += _peer_rows(name, labelled, trials, sizes, notes)
-        if name == sizes.sets[-1]:
-            say(f"{name}, positives that were not picked at random")
-            rows += _biased_rows(name, data, sizes)
+    here = [name for name in sizes.sets if _is_here(name, notes)]
+    names = list(methods(sizes.bases, sizes.bags)) + ([PEER] if _peer(sizes, notes) else [])
+    groups = [
+        (name, labelled, method, False)
+        for name in here
+        for labelled in sizes.labelled
+        for method in names
+        # Other defaults are compared where few positives are known: there they might help.
+        if labelled == sizes.labelled[0] or method.rpartition(", ")[2] not in ABLATION
+    ]
+    if here:  # the last set once more, with positives that were not picked at random
+        groups += [(here[-1], sizes.labelled[-1], f"VFPU {base}", True) for base in sizes.bases]
+    cases = {
+        f"{name}, {labelled:.0%} known, seed {seed}: {method}{_BIASED * biased}": PuCase(
+            name, labelled, seed, method, sizes.rows, sizes.bags, biased
+        )
+        for name, labelled, method, biased in groups
+        for seed in range(sizes.seeds)
+    }
+    found = dict(zip(cases.values(), cells.all(pu_cell, cases), strict=True))
+    rows = [averaged(*group, found) for group in groups]
     say(f"{sizes.speed_rows} rows, speed")
     rows += speed_rows(sizes)
     notes += ["Goals are judged in the full form only."] if quick else goals(rows)
     return Outcome("pu", "Reliable positives: VFPU beside pooled baselines", rows, notes)
+
+
+_BIASED = ", biased positives"
+PEER = "pulearn bagging, pooled logistic"
+
+
+def pu_cell(case: PuCase) -> dict[str, Any]:
+    """Draw, learn, judge."""
+    one = trial(
+        case.name, dataset(case.name), case.rows, case.labelled, case.seed, biased=case.biased
+    )
+    if case.method == PEER:
+        return baseline(partial(pooled.pulearn_bagging, bags=case.bags), one)
+    return methods(("lr", "lgb"), case.bags)[case.method](one)
+
+
+def _is_here(name: str, notes: list[str]) -> bool:
+    try:
+        dataset(name)
+    except DataError as error:
+        notes.append(f"{name} is left out: {error}")
+        return False
+    return True
+
+
+def _peer(sizes: Sizes, notes: list[str]) -> bool:
+    """Whether pulearn is asked for and installs."""
+    if not sizes.peers:
+        return False
+    try:
+        peer_python(*pooled.PULEARN)
+    except PeerMissing as error:
+        notes.append(f"pulearn is left out: {error}")
+        return False
+    return True
 
 
 # ---- data ----------------------------------------------------------------------------------------
@@ -203,20 +261,18 @@ def matrices(one: Trial) -> tuple[Floats, Floats]:
 Work = Callable[[Trial], dict[str, Any]]
 
 
-def methods(sizes: Sizes) -> dict[str, Work]:
+def methods(bases: Sequence[str], bags: int) -> dict[str, Work]:
     """Everything that is compared, by name."""
     found: dict[str, Work] = {}
-    for base in sizes.bases:
+    for base in bases:
         kind = _KIND.get(base, "boosted")
-        model = VFPU(base=base, rounds=sizes.bags)
+        model = VFPU(base=base, rounds=bags)
         found[f"VFPU {base}"] = partial(vfpu, model)
         found[f"naive, pooled {kind}"] = partial(baseline, partial(pooled.naive, kind))
         found[f"Elkan–Noto, pooled {kind}"] = partial(
             baseline, partial(pooled.elkan_noto_weighted, kind)
         )
-        found[f"bagging, pooled {kind}"] = partial(
-            baseline, partial(_bagging, kind, bags=sizes.bags)
-        )
+        found[f"bagging, pooled {kind}"] = partial(baseline, partial(_bagging, kind, bags=bags))
         found[f"oracle, pooled {kind}"] = partial(_oracle, kind)
         for what, change in ABLATION.items():
             found[f"VFPU {base}, {what}"] = partial(vfpu, replace(model, **change))
@@ -239,7 +295,7 @@ def vfpu(model: VFPU, one: Trial) -> dict[str, Any]:
     fitted, cost = timed(lambda: replace(model).fit(fed))
     scores = fitted.predict_proba(federation(one.test, None, one.seed))[:, 1]
     chosen = fitted.reliable_positives_.index.astype(int)
-    return judged(one, fitted.scores_.to_numpy(), scores) | {
+    return measured(one, fitted.scores_.to_numpy(), scores) | {
         "prior": fitted.prior_.value,
         "prior by best bin": fitted.prior_.best_bin,
         "reliable": len(chosen),
@@ -252,7 +308,7 @@ def vfpu(model: VFPU, one: Trial) -> dict[str, Any]:
 def baseline(method: Callable[..., pooled.Scores], one: Trial) -> dict[str, Any]:
     train, test = matrices(one)
     (rank, scores), cost = timed(lambda: method(train, one.known, test))
-    return judged(one, rank[~one.known], scores) | {"core-s": cost.core}
+    return measured(one, rank[~one.known], scores) | {"core-s": cost.core}
 
 
 def _bagging(kind: str, train: Floats, known: Booleans, test: Floats, bags: int) -> pooled.Scores:
@@ -262,7 +318,7 @@ def _bagging(kind: str, train: Floats, known: Booleans, test: Floats, bags: int)
 def _oracle(kind: str, one: Trial) -> dict[str, Any]:
     train, test = matrices(one)
     rank, scores = pooled.oracle(kind, train, one.truth, test)
-    return judged(one, rank[~one.known], scores)
+    return measured(one, rank[~one.known], scores)
 
 
 def _nnpu(one: Trial) -> dict[str, Any]:
@@ -271,37 +327,13 @@ def _nnpu(one: Trial) -> dict[str, Any]:
     train, test = matrices(one)
     rng = np.random.default_rng(one.seed)
     rank, scores = pooled.nnpu(train, one.known, test, prior, rng)
-    return judged(one, rank[~one.known], scores)
-
-
-def _peer_rows(
-    name: str, labelled: float, trials: Sequence[Trial], sizes: Sizes, notes: list[str]
-) -> list[dict[str, Any]]:
-    work = partial(baseline, partial(pooled.pulearn_bagging, bags=sizes.bags))
-    try:
-        return [averaged(name, labelled, "pulearn bagging, pooled logistic", work, trials)]
-    except PeerMissing as error:
-        note = f"pulearn is left out: {error}"
-        notes += [] if note in notes else [note]
-        return []
-
-
-def _biased_rows(name: str, data: Dataset, sizes: Sizes) -> list[dict[str, Any]]:
-    labelled = sizes.labelled[-1]
-    trials = [
-        trial(name, data, sizes.rows, labelled, seed, biased=True) for seed in range(sizes.seeds)
-    ]
-    return [
-        averaged(name, labelled, f"VFPU {base}, biased positives",
-                 partial(vfpu, VFPU(base=base, rounds=sizes.bags)), trials)
-        for base in sizes.bases
-    ]  # fmt: skip
+    return measured(one, rank[~one.known], scores)
 
 
 # ---- rows of the table ---------------------------------------------------------------------------
 
 
-def judged(one: Trial, hidden: Floats, test: Floats) -> dict[str, Any]:
+def measured(one: Trial, hidden: Floats, test: Floats) -> dict[str, Any]:
     """Metrics on hidden rows and on test rows; the only place where truth is looked at."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -316,11 +348,25 @@ def judged(one: Trial, hidden: Floats, test: Floats) -> dict[str, Any]:
 
 
 def averaged(
-    name: str, labelled: float, method: str, work: Work, trials: Sequence[Trial]
+    name: str,
+    labelled: float,
+    method: str,
+    biased: bool,
+    cells: Mapping[PuCase, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Mean over the seeds, and the deviation of the AUC."""
-    found = [work(one) for one in trials]
-    row: dict[str, Any] = {"set": name, "known": labelled, "method": method, "seeds": len(found)}
+    wanted = (name, labelled, method, biased)
+    found = [
+        line
+        for case, line in cells.items()
+        if (case.name, case.labelled, case.method, case.biased) == wanted
+    ]
+    row: dict[str, Any] = {
+        "set": name,
+        "known": labelled,
+        "method": method + _BIASED * biased,
+        "seeds": len(found),
+    }
     for metric in found[0]:
         values = np.array([line[metric] for line in found], dtype=np.float64)
         row[metric] = float(values.mean())
@@ -369,20 +415,16 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             if row is not None:
                 text = f"{metric} of {name}, {labelled:.0%} known, {base}: {anchor} − {_SLACK}"
                 figure = float(row[metric])
-                lines.append(_judged(text, figure >= anchor - _SLACK, f"{figure:.4f}"))
+                lines.append(judged(text, figure >= anchor - _SLACK, f"{figure:.4f}"))
     for row in rows:
         if "messages" not in row:
             continue
         text = f"under 200 messages, {row['method']}, {row['set']}"
-        lines.append(_judged(text, row["messages"] < 200, str(row["messages"])))
+        lines.append(judged(text, row["messages"] < 200, str(row["messages"])))
         if row["method"].endswith("plain"):
             core = row["core-s"]
-            lines.append(_judged("plain in under 10 core-seconds", core < 10, f"{core:.3g}"))
+            lines.append(judged("plain in under 10 core-seconds", core < 10, f"{core:.3g}"))
     return lines
-
-
-def _judged(text: str, reached: bool, figure: str) -> str:
-    return f"Goal, {text}: {figure}: {'reached' if reached else 'NOT reached'}."
 
 
 _NOTES = (

@@ -21,6 +21,7 @@ from vfsl.store import read_arrays, write_arrays
 Scores = tuple[Floats, Floats]
 Model = Callable[[], Any]
 _FOLDS = 5
+PULEARN = ("pulearn", "pulearn", "numpy", "scikit-learn")  # the peer and what it installs
 
 
 def pooled_model(kind: str) -> Any:
@@ -164,7 +165,7 @@ def pulearn_bagging(train: Floats, known: Booleans, test: Floats, bags: int) -> 
 
     Raises PeerMissing where it cannot be installed.
     """
-    python = peer_python("pulearn", "pulearn", "numpy", "scikit-learn")
+    python = peer_python(*PULEARN)
     with tempfile.TemporaryDirectory() as folder:
         path, answer = Path(folder) / "in.npz", Path(folder) / "out.npz"
         write_arrays(path, {"train": train, "known": known.astype(np.int64), "test": test})

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable
 from importlib import import_module
 
+from vfsl.benchmark import cells
 from vfsl.benchmark.table import Outcome
 from vfsl.errors import ConfigError
 
@@ -25,7 +26,9 @@ EXPERIMENTS = {
 Say = Callable[[str], None]
 
 
-def run_experiment(name: str, *, quick: bool = False, say: Say = lambda text: None) -> Outcome:
+def run_experiment(
+    name: str, *, quick: bool = False, workers: int = 1, say: Say = lambda text: None
+) -> Outcome:
     """Run one experiment.
 
     Parameters
@@ -34,6 +37,8 @@ def run_experiment(name: str, *, quick: bool = False, say: Say = lambda text: No
         One of ``EXPERIMENTS``.
     quick : bool
         A small form that ends in two minutes.
+    workers : int
+        Cells that are computed at a time, where an experiment has cells.
     say : callable
         Hears what is being measured.
     """
@@ -42,5 +47,6 @@ def run_experiment(name: str, *, quick: bool = False, say: Say = lambda text: No
         hint = f"; did you mean {near[0]!r}?" if near else ""
         known = ", ".join(EXPERIMENTS)
         raise ConfigError(f"There is no experiment {name!r}{hint} Known are {known}.")
-    outcome: Outcome = import_module(EXPERIMENTS[name][0]).run(quick, say)
+    with cells.workers(workers):
+        outcome: Outcome = import_module(EXPERIMENTS[name][0]).run(quick, say)
     return outcome

@@ -1,18 +1,15 @@
 """RISA, both variants, beside its eight rivals: quality by overlap, absent parties, time.
 
 Every cell (data, overlap, seed, method) is kept on disk when it is done, so that an interrupted run
-goes on where it was. ``VFSL_RISA_FULL=1`` adds all overlap ratios of CIFAR-10; ``VFSL_BENCH_CACHE``
-names the folder of finished cells.
+goes on where it was. ``VFSL_RISA_FULL=1`` adds all overlap ratios of CIFAR-10.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +17,9 @@ import numpy as np
 
 from vfsl import store
 from vfsl.benchmark import risa_data as data_sets
+from vfsl.benchmark.cells import Cells
 from vfsl.benchmark.risa_data import Case, Task
-from vfsl.benchmark.table import Outcome
+from vfsl.benchmark.table import Outcome, judged
 from vfsl.errors import DataError
 from vfsl.evidence.deep import need_torch
 from vfsl.evidence.rivals import RIVALS, rival
@@ -78,16 +76,13 @@ def run(quick: bool, say: Say) -> Outcome:
     """All methods on all tasks; digits and a little of census if quick."""
     need_torch("The risa experiment")
     plan = QUICK if quick else full_plan(bool(os.environ.get("VFSL_RISA_FULL")))
-    cells = Cells(cell_folder())
-    lines: list[dict[str, Any]] = []
     notes: list[str] = []
-    for task, overlaps, seeds in plan.tasks:
-        try:
-            for overlap in overlaps:
-                names = (*METHODS, *(ABLATIONS if task.data in plan.ablated else ()))
-                lines += _lines(task, overlap, range(seeds), names, cells, say)
-        except DataError as error:
-            notes.append(f"{task.data} was left out: {error}")
+    cases = _cases(plan, notes)
+    results = Cells("risa", EDITION, say, keep=not quick).all(risa_cell, cases)
+    lines = [
+        {"data": case.task.data, "overlap": case.overlap, "seed": case.seed, **result}
+        for case, result in zip(cases.values(), results, strict=True)
+    ]
     rows = summarise(lines)
     for name in plan.timed:
         from vfsl.benchmark.risa_time import overhead
@@ -102,59 +97,36 @@ def run(quick: bool, say: Say) -> Outcome:
     return RisaOutcome("risa", "RISA and its rivals", rows, notes)
 
 
-# ---- cells ---------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class RisaCase:
+    """One method on one drawing: all that a cell's result depends on."""
+
+    task: Task
+    overlap: float
+    seed: int
+    method: str
 
 
-def cell_folder() -> Path:
-    """Where finished cells are kept."""
-    home = os.environ.get("VFSL_BENCH_CACHE", Path.home() / ".cache" / "vfsl" / "bench")
-    return Path(home) / "risa"
+def risa_cell(case: RisaCase) -> dict[str, Any]:
+    """Make the data, train, judge."""
+    made = data_sets.make_case(case.task, case.overlap, case.seed)
+    return measure(case.method, made)
 
 
-class Cells:
-    """Finished cells on disk, each a small JSON file named by all that it depends on."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def get(self, key: Mapping[str, Any], compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The kept result, or a new one, which is then kept."""
-        text = json.dumps(key, sort_keys=True)
-        path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
-        if path.exists():
-            kept: dict[str, Any] = store.read_json(path)["result"]
-            return kept
-        result = compute()
-        store.write_json(path, {"key": dict(key), "result": result})
-        return result
-
-
-def _lines(
-    task: Task,
-    overlap: float,
-    seeds: Iterable[int],
-    names: Sequence[str],
-    cells: Cells,
-    say: Say,
-) -> list[dict[str, Any]]:
-    lines = []
-    for seed in seeds:
-        cases: dict[str, Case] = {}
-
-        def case(seed: int = seed, cases: dict[str, Case] = cases) -> Case:
-            # Made only if some method is still to be run.
-            if "made" not in cases:
-                cases["made"] = data_sets.make_case(task, overlap, seed)
-            return cases["made"]
-
-        data_sets.require(task)
-        for name in names:
-            say(f"{task.data}, overlap {overlap:.0%}, seed {seed}: {name}")
-            key = {**asdict(task), "overlap": overlap, "seed": seed, "method": name}
-            key |= {"edition": EDITION}
-            result = cells.get(key, lambda name=name, case=case: measure(name, case()))  # type: ignore[misc]
-            lines.append({"data": task.data, "overlap": overlap, "seed": seed, **result})
-    return lines
+def _cases(plan: Plan, notes: list[str]) -> dict[str, RisaCase]:
+    cases = {}
+    for task, overlaps, seeds in plan.tasks:
+        try:
+            data_sets.require(task)
+        except DataError as error:
+            notes.append(f"{task.data} was left out: {error}")
+            continue
+        for overlap in overlaps:
+            for seed in range(seeds):
+                for name in (*METHODS, *(ABLATIONS if task.data in plan.ablated else ())):
+                    title = f"{task.data}, overlap {overlap:.0%}, seed {seed}: {name}"
+                    cases[title] = RisaCase(task, overlap, seed, name)
+    return cases
 
 
 def measure(name: str, case: Case, seed: int = 0) -> dict[str, Any]:
@@ -243,7 +215,7 @@ def goals(lines: Sequence[Mapping[str, Any]]) -> list[str]:
         alone = max(float(np.mean(local)), float(np.mean([line["B alone"] for line in plus])))
         single.append(float(np.mean([line["both"] for line in plus])) - alone)
     found.append(
-        _judged(
+        judged(
             "plus within 0.5 point of the best rival on average and 1.5 in the worst cell",
             bool(np.mean(gaps) >= -0.5 and min(gaps) >= -1.5),
             f"{np.mean(gaps):+.2f} on average, {min(gaps):+.2f} at worst",
@@ -251,14 +223,14 @@ def goals(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     others = max((count, name) for name, count in wins.items() if name not in OURS)
     found.append(
-        _judged(
+        judged(
             "plus first in more cells than any rival",
             wins["RISA plus"] > others[0],
             f"{wins['RISA plus']} of {len(cells)}, {others[1]} {others[0]}",
         )
     )
     found.append(
-        _judged(
+        judged(
             "plus never more than 1.5 points under the best single party",
             min(single) >= -1.5,
             f"{min(single):+.2f} at worst",
@@ -282,17 +254,13 @@ def _gates(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     local, split = (mean("mnist", 0.01, name) for name in ("Local", "VFL"))
     if local is not None and split is not None:
         text = "VFL at least 5 points below Local on MNIST 1 %"
-        found.append(_judged(text, local - split >= 5, f"{local:.1f} against {split:.1f}"))
+        found.append(judged(text, local - split >= 5, f"{local:.1f} against {split:.1f}"))
     for data, overlap in dict.fromkeys((line["data"], line["overlap"]) for line in lines):
         imputed, zeros = (mean(data, overlap, name) for name in ("IMP", "Local+VFL"))
         if imputed is not None and zeros is not None:
             text = f"IMP within 1 point of Local+VFL, {data} {overlap:.0%}"
-            found.append(_judged(text, abs(imputed - zeros) <= 1, f"{imputed - zeros:+.2f}"))
+            found.append(judged(text, abs(imputed - zeros) <= 1, f"{imputed - zeros:+.2f}"))
     return found
-
-
-def _judged(text: str, reached: bool, figure: str) -> str:
-    return f"Goal, {text}: {figure}: {'reached' if reached else 'NOT reached'}."
 
 
 class RisaOutcome(Outcome):

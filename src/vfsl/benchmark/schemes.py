@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vfsl.benchmark.peers import PeerMissing, peer_python, run_peer
-from vfsl.benchmark.table import Outcome
+from vfsl.benchmark.table import Outcome, judged
 from vfsl.crypto.measure import measure
 
 # What a peer does with 20 columns, 32 bins and its own calls: encrypt, gradient, histogram,
@@ -329,8 +329,8 @@ def goals(timings: Sequence[Timing]) -> list[str]:
         _against("the same, the peers with columns of 30 bits", 200, bfv, timings, kernel=WIDE),
         _against("gradient with Paillier ≥ 9 × peers' Paillier", 9, gradient, timings),
         _against("histogram with Paillier ≥ 1.8 × peers' Paillier", 1.8, histogram, timings),
-        _judged("encryption online ≤ 10 µs a value", max(m for _, m in online) <= 10, f"{each} µs"),
-        _judged(
+        judged("encryption online ≤ 10 µs a value", max(m for _, m in online) <= 10, f"{each} µs"),
+        judged(
             f"association 20 × 20 of {joined.rows:,} rows ≤ 1 core-second",
             joined.compared <= 1,
             f"{joined.compared:.2g}, of them {joined.pool:.2g} for the pool",
@@ -359,11 +359,7 @@ def _against(
     fastest = min(rivals, key=lambda t: t.compared)
     times = fastest.compared / mine.compared
     alone = f" (sums alone {fastest.sums / mine.sums:.3g} ×)"
-    return _judged(text, times >= least, f"{times:.3g} × {fastest.who}{alone}")
-
-
-def _judged(text: str, reached: bool, figure: str) -> str:
-    return f"Goal, {text}: {figure}: {'reached' if reached else 'NOT reached'}."
+    return judged(text, times >= least, f"{times:.3g} × {fastest.who}{alone}")
 
 
 _SHAPES = {

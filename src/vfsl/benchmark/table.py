@@ -57,6 +57,11 @@ def cell(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
+def judged(text: str, reached: bool, figure: str) -> str:
+    """The line that says whether a goal was reached."""
+    return f"Goal, {text}: {figure}: {'reached' if reached else 'NOT reached'}."
+
+
 def machine() -> dict[str, Any]:
     """What the timings were taken on; no names of hosts."""
     return {"cores": os.cpu_count(), "processor": platform.machine(), "system": platform.system()}

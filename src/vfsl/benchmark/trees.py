@@ -16,7 +16,7 @@ import pandas as pd
 from vfsl.align import RowPlan, RowShare
 from vfsl.align.measure import PeakMemory
 from vfsl.benchmark.linear import Cost, of_ids, parties, split, timed
-from vfsl.benchmark.table import Outcome
+from vfsl.benchmark.table import Outcome, judged
 from vfsl.channel import wire
 from vfsl.crypto import EncryptedArray, Mask, PublicKey, SecretKey
 from vfsl.data import PartyTable
@@ -392,12 +392,12 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     by_name = {row["fit"]: row for row in rows}
     plain, encrypted = by_name["vfsl XGB plain"], by_name["vfsl XGB bfv"]
     lines = [
-        _judged(
+        judged(
             f"≤ {_MOST_CORE_SECONDS:g} core-seconds a tree at 128-bit security, all parties",
             encrypted["core-s a tree"] <= _MOST_CORE_SECONDS,
             f"{encrypted['core-s a tree']:.3g}",
         ),
-        _judged("bfv = plain, the same trees", encrypted["same trees as plain"], "shares compared"),
+        judged("bfv = plain, the same trees", encrypted["same trees as plain"], "shares compared"),
     ]
     peers = [by_name[name] for name in ("xgboost, pooled", "lightgbm, pooled") if name in by_name]
     if not peers:
@@ -405,7 +405,7 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     slower = max(peer["wall s"] for peer in peers)
     times = plain["wall s"] / slower
     lines.append(
-        _judged(
+        judged(
             f"plain fit in ≤ {_MOST_TIMES:g} × the slower of pooled xgboost and lightgbm",
             times <= _MOST_TIMES,
             f"{plain['wall s']:.3g} s against {slower:.3g} s, {times:.3g} ×",
@@ -413,17 +413,13 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     best = peers[0]["test AUC"]
     lines.append(
-        _judged(
+        judged(
             f"the AUC of {peers[0]['fit']} ({best:.4f}) within {_MOST_AUC_BELOW}",
             plain["test AUC"] >= best - _MOST_AUC_BELOW,
             f"{plain['test AUC']:.4f}",
         )
     )
     return lines
-
-
-def _judged(text: str, reached: bool, figure: str) -> str:
-    return f"Goal, {text}: {figure}: {'reached' if reached else 'NOT reached'}."
 
 
 _NOTES = (

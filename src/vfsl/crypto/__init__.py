@@ -6,6 +6,7 @@ import difflib
 from importlib import import_module
 from typing import Any
 
+from vfsl.crypto.grouping import Grouping
 from vfsl.crypto.keyholder import KeyHolder
 from vfsl.crypto.opening import Mask, SecretKey
 from vfsl.crypto.runs import Runs
@@ -65,6 +66,7 @@ __all__ = [
     "SCHEMES",
     "SCHEME_FOR",
     "EncryptedArray",
+    "Grouping",
     "KeyHolder",
     "Mask",
     "PublicKey",

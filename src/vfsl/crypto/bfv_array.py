@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from vfsl.crypto.bfv_opening import BFVMask, Ticket, run_request
+from vfsl.crypto.grouping import Grouping
 from vfsl.crypto.noise import Exit, needed_bits
 from vfsl.crypto.packing import SLOTTED, ColumnPlains, GroupPlains, Layout, Plains
 from vfsl.crypto.ring import Ring, block_products
@@ -39,6 +40,8 @@ Some = TypeVar("Some", bound="BFVArray")
 
 # Only to decide about worker processes.
 SECONDS_A_PRODUCT, SECONDS_A_PLAIN = 0.22e-3, 0.4e-3
+# Coefficients of plaintexts that are kept for a grouping that serves again: 256 MB.
+KEPT_NUMBERS = 1 << 25
 
 
 class Asked:
@@ -168,11 +171,24 @@ class BFVArray(EncryptedArray):
         plains = GroupPlains(self._layout, groups[:, None], n)
         return self._sums(plains, "sums", (n, *self.shape[1:]), bound)
 
-    def _sum_by_many(self, groups: Array, n: int, bound: int) -> BFVArray:
-        plains = GroupPlains(self._layout, groups, n)
-        return self._sums(plains, "sums", (groups.shape[1], n, *self.shape[1:]), bound)
+    def _sum_by_many(self, grouping: Grouping, bound: int) -> BFVArray:
+        plains = GroupPlains(self._layout, grouping.codes, grouping.n)
+        shape = (*grouping.counts.shape, *self.shape[1:])
+        numbers = -(-self.shape[0] // self._layout.block) * plains.groups * self._raws[0].size
+        serves = grouping.again and self._layout.kind != SLOTTED and numbers <= 2 * KEPT_NUMBERS
+        # By ring, layout and level: the form that multiplies is another in each.
+        key = (self._ring.params, self._layout, self._limbs)
+        kept = grouping.kept.setdefault(key, {}) if serves else None
+        return self._sums(plains, "sums", shape, bound, kept)
 
-    def _sums(self, plains: Plains, kind: str, shape: tuple[int, ...], bound: int) -> BFVArray:
+    def _sums(
+        self,
+        plains: Plains,
+        kind: str,
+        shape: tuple[int, ...],
+        bound: int,
+        kept: dict[int, list[Any]] | None = None,
+    ) -> BFVArray:
         key, layout, ring = self.key, self._layout.results(kind), self._with_room(kind)
         blocks = -(-self.shape[0] // layout.block)
         sent = layout.count(shape) * ring.degree
@@ -184,9 +200,13 @@ class BFVArray(EncryptedArray):
         encrypted = len(self._raws) // blocks
         seconds = blocks * plains.groups * (SECONDS_A_PLAIN + encrypted * SECONDS_A_PRODUCT)
         seconds *= ring.weight
-        runs = pieces(plains.groups, seconds)
+        # What is kept stays in this process.
+        runs = pieces(plains.groups, seconds if kept is None else 0)
         tasks = [(ring.params, self._raws, blocks, plains, run) for run in runs]
-        parts = list(shared(block_products, tasks, seconds))
+        if kept is None:
+            parts = list(shared(block_products, tasks, seconds))
+        else:
+            parts = [ring.products(self._raws, blocks, plains, run, kept) for run in runs]
         # Each part is ordered (encrypted group, plain group of its run).
         widths = [run.stop - run.start for run in runs]
         raws = [

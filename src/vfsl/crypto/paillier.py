@@ -16,6 +16,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from vfsl.crypto import wire
+from vfsl.crypto.grouping import Grouping
 from vfsl.crypto.integers import from_matrix, random_below, to_matrix
 from vfsl.crypto.obfuscators import Obfuscator, Obfuscators
 from vfsl.crypto.paillier_opening import PaillierMask, PaillierSecretKey
@@ -262,9 +263,9 @@ class PaillierArray(EncryptedArray):
         numbers = self._grouped(groups[:, None], n)
         return self._sums((n, *self.shape[1:]), bound, numbers, axis=-1)
 
-    def _sum_by_many(self, groups: Array, n: int, bound: int) -> PaillierArray:
-        numbers = self._grouped(groups, n)
-        return self._sums((groups.shape[1], n, *self.shape[1:]), bound, numbers, axis=-1)
+    def _sum_by_many(self, grouping: Grouping, bound: int) -> PaillierArray:
+        numbers = self._grouped(grouping.codes, grouping.n)
+        return self._sums((*grouping.counts.shape, *self.shape[1:]), bound, numbers, axis=-1)
 
     def _grouped(self, groups: Array, n: int) -> list[Residue]:
         """Sums in the order (grouping, group, number of the row)."""

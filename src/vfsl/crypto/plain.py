@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from vfsl.crypto import wire
+from vfsl.crypto.grouping import Grouping
 from vfsl.crypto.integers import exact_dot, random_words
 from vfsl.crypto.opening import Mask, SecretKey
 from vfsl.crypto.runs import RUNS_A_VALUE, Runs
@@ -125,8 +126,8 @@ class PlainArray(EncryptedArray):
     def _sum_by(self, groups: Array, n: int, bound: int) -> PlainArray:
         return self._sums(self._grouped(groups[:, None], n)[0], bound)
 
-    def _sum_by_many(self, groups: Array, n: int, bound: int) -> PlainArray:
-        return self._sums(self._grouped(groups, n), bound)
+    def _sum_by_many(self, grouping: Grouping, bound: int) -> PlainArray:
+        return self._sums(self._grouped(grouping.codes, grouping.n), bound)
 
     def _grouped(self, groups: Array, n: int) -> Array:
         """Sums for all groupings (rows, f) in one compiled pass over integers, (f, n, ...)."""

@@ -8,6 +8,7 @@ foreign bytes reach its parser.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -307,11 +308,19 @@ class Ring(Noise):
             return np.zeros_like(raw)
         return self.raw(self.evaluator.multiply_plain(self.object(raw), self.plaintext(residues)))
 
-    def products(self, raws: Array, blocks: int, plains: Plains, groups: slice) -> list[Array]:
+    def products(
+        self,
+        raws: Array,
+        blocks: int,
+        plains: Plains,
+        groups: slice,
+        kept: dict[int, list[Any]] | None = None,
+    ) -> list[Array]:
         """Σ over blocks of encrypted × plain, for each encrypted and each plain group.
 
         ``raws`` are ordered (encrypted group, block); the result (encrypted group, plain group).
         A sum to which nothing was added (all-zero plaintexts, which SEAL refuses) is all zeros.
+        ``kept`` holds, by block, plaintexts that were transformed before; missing ones are added.
         """
         evaluator, columns = self.evaluator, len(raws) // blocks
         sums: list[list[Any]] = [[None] * (groups.stop - groups.start) for _ in range(columns)]
@@ -321,10 +330,15 @@ class Ring(Noise):
                 for column in range(columns)
             ]
             level = encrypted[0].parms_id()
-            for at, row in enumerate(plains.block(block, groups)):
-                if not row.any():
+            if kept is None:
+                factors: Iterable[Any] = self._transformed(plains.block(block, groups), level)
+            elif block in kept:
+                factors = kept[block]
+            else:
+                factors = kept[block] = list(self._transformed(plains.block(block, groups), level))
+            for at, plain in enumerate(factors):
+                if plain is None:
                     continue
-                plain = evaluator.transform_to_ntt(self.plaintext(self.residues(row)), level)
                 for column, ciphertext in enumerate(encrypted):
                     term = evaluator.multiply_plain(ciphertext, plain)
                     if sums[column][at] is None:
@@ -333,6 +347,13 @@ class Ring(Noise):
                         evaluator.add_inplace(sums[column][at], term)
         limbs = raws.shape[2]
         return [self._collected(term, limbs) for row in sums for term in row]
+
+    def _transformed(self, rows: Array, level: Any) -> Iterator[Any]:
+        """Plaintexts in the form that multiplies fastest; None for one that is zero."""
+        for row in rows:
+            some = row.any()
+            plain = self.plaintext(self.residues(row)) if some else None
+            yield self.evaluator.transform_to_ntt(plain, level) if some else None
 
     def _collected(self, term: Any, limbs: int) -> Array:
         if term is None:

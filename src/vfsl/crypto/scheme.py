@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 
 from vfsl.crypto import wire
+from vfsl.crypto.grouping import Grouping
 from vfsl.crypto.integers import (
     as_integers,
-    group_counts,
     largest,
     largest_column_sum,
     negated,
@@ -292,15 +292,22 @@ class EncryptedArray(ABC):
         EncryptedArray
             Of shape (n,) if this array is (rows,); of shape (n, k) if it is (rows, k).
         """
-        codes, counts, bound = self._codes(groups, n, axes=1)
-        return self._grouped_by(self._sum_by(codes, n, bound), counts, n)
+        codes = as_integers(groups, "The groups parameter of sum_by")
+        if codes.ndim != 1:
+            raise InputError(
+                f"The groups parameter of sum_by must have shape ({self._rows('sum_by')},). "
+                f"Got {codes.shape} instead."
+            )
+        grouping, bound = self._grouping(codes[:, None], n)
+        sums = self._sum_by(grouping.codes[:, 0], n, bound)
+        return self._grouped_by(sums, grouping.counts, n)
 
     def sum_by_many(self, groups: Any, n: int, stretch: int | None = None) -> EncryptedArray:
         """:meth:`sum_by` for several groupings of the same rows at once.
 
         Parameters
         ----------
-        groups : integer array of shape (rows, f)
+        groups : integer array of shape (rows, f), or Grouping
         n : int
         stretch : int, optional
             Runs will stay within so many neighbouring groups (:meth:`masked`), which bounds them
@@ -311,13 +318,13 @@ class EncryptedArray(ABC):
         EncryptedArray
             Of shape (f, n) or (f, n, k).
         """
-        codes, counts, bound = self._codes(groups, n, axes=2)
+        grouping, bound = self._grouping(groups, n)
         whole = n if stretch is None else stretch
         if whole < 1 or n % whole:
             raise InputError(
                 f"The stretch parameter of sum_by_many must divide n = {n}. Got {stretch} instead."
             )
-        return self._grouped_by(self._sum_by_many(codes, n, bound), counts, whole)
+        return self._grouped_by(self._sum_by_many(grouping, bound), grouping.counts, whole)
 
     def masked(self, runs: Runs | None = None, shown: Any = None) -> tuple[Ciphertext, Mask]:
         """A request to the key holder, hidden by a uniform mask, and the mask to take off.
@@ -394,7 +401,7 @@ class EncryptedArray(ABC):
     def _sum_by(self, groups: Array, n: int, bound: int) -> EncryptedArray: ...
 
     @abstractmethod
-    def _sum_by_many(self, groups: Array, n: int, bound: int) -> EncryptedArray: ...
+    def _sum_by_many(self, grouping: Grouping, bound: int) -> EncryptedArray: ...
 
     @abstractmethod
     def _take(self, rows: Array) -> Self: ...
@@ -473,22 +480,15 @@ class EncryptedArray(ABC):
             )
         return self.shape[0]
 
-    def _codes(self, groups: Any, n: int, axes: int) -> tuple[Array, Array, int]:
-        codes = as_integers(groups, "The groups parameter of sum_by")
+    def _grouping(self, groups: Any, n: int) -> tuple[Grouping, int]:
+        grouping = groups if isinstance(groups, Grouping) else Grouping(groups, n)
         rows = self._rows("sum_by")
-        if codes.ndim != axes or codes.shape[0] != rows or codes.size == 0:
-            wanted = f"({rows},)" if axes == 1 else f"({rows}, f)"
+        if len(grouping.codes) != rows or grouping.n != n:
             raise InputError(
-                f"The groups parameter of sum_by must have shape {wanted}. "
-                f"Got {codes.shape} instead."
+                f"The groups parameter of sum_by must group {rows} rows into n = {n} groups. "
+                f"Got {len(grouping.codes)} rows and {grouping.n} groups instead."
             )
-        if n < 1 or int(codes.min()) < -1 or int(codes.max()) >= n:
-            raise InputError(
-                f"The groups parameter of sum_by must be −1 or from 0 to n − 1 = {n - 1}. "
-                f"Got {codes.min()} to {codes.max()} instead."
-            )
-        counts = group_counts(codes, n)
-        return codes, counts, self._next(self.bound * int(counts.max()), "sum_by")
+        return grouping, self._next(self.bound * int(grouping.counts.max()), "sum_by")
 
 
 def check_bound(bound: int, capacity: int, operation: str) -> None:

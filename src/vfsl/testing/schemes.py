@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from vfsl.crypto.grouping import Grouping
 from vfsl.crypto.opening import Mask
 from vfsl.crypto.scheme import EncryptedArray, Scheme
 from vfsl.errors import (
@@ -127,6 +128,10 @@ def check_sum_by_many(case: SchemeCase) -> None:
             expected = np.stack([sums_by(values, column, 3) for column in groups.T])
             x = case.sent(values, use)
             case.same(x.sum_by_many(groups, 3), expected)
+            often = Grouping(groups, 3, again=True)
+            for _ in range(2):
+                case.same(x.sum_by_many(often, 3), expected)
+            case.same((x + x).sum_by_many(often, 3), 2 * expected)
             part = np.where(np.arange(40)[:, None] < 20, groups, -1)
             rest = np.where(np.arange(40)[:, None] < 20, -1, groups)
             left = x.sum_by_many(groups, 3).without(x.sum_by_many(part, 3))

@@ -341,12 +341,15 @@ class _Growing:
         tree.gain += [0.0, 0.0]
 
     def _next(self, cuts: list[Cut]) -> list[Node]:
-        """Children that may be split further."""
+        """Children that may be split further; the one that is summed before its sibling.
+
+        The sibling's sums can then be a difference of what the key holder has opened.
+        """
         program, penalty = self._me.program, self._me.penalty
         full = self._full()
         wanted = []
         for cut in cuts:
-            for child in (cut.left, cut.right):
+            for child in self._partition.smaller_first(cut):
                 rows = self._partition.rows(child)
                 weight = self._totals[child][1] / self._goals[child.tree].scale.h
                 if (

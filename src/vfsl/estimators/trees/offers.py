@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vfsl.channel import Channel
-from vfsl.crypto import EncryptedArray, PublicKey, Runs
+from vfsl.crypto import EncryptedArray, Grouping, PublicKey, Runs
 from vfsl.errors import ProtocolError
 from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Integers
@@ -63,6 +63,11 @@ class Own:
     def wide_codes(self) -> Array:
         """The codes as schemes take them; made once, since every level gathers rows of them."""
         return self.codes.astype(np.int64)
+
+    @cached_property
+    def everyone(self) -> Grouping:
+        """All rows by their bins: what the root of every tree is summed by."""
+        return Grouping(self.wide_codes, self.bins.width, again=True)
 
     def may_use(self, tree: int, node: int) -> Array:
         """Which of one's candidates stand on columns that this tree and node may use."""
@@ -174,9 +179,9 @@ class NodeOffers(Offers):
                 gradients = self._gradients[at]
             else:
                 gradients = self._gradients[one.node.tree].take(rows)
-            codes = own.wide_codes[rows]
+            groups = own.everyone if one.parent is None else own.wide_codes[rows]
             self._counts[one.node] = counted[at]
-            self._sums[one.node] = gradients.sum_by_many(codes, own.bins.width)
+            self._sums[one.node] = gradients.sum_by_many(groups, own.bins.width)
             if one.parent is not None and one.sibling is not None:
                 parent, sibling = one.parent, one.sibling
                 self._counts[sibling] = self._counts[parent] - self._counts[one.node]

@@ -54,6 +54,11 @@ class Partition:
         self._rows[cut.left], self._rows[cut.right] = rows[left], rows[~left]
         return cut
 
+    def smaller_first(self, cut: Cut) -> tuple[Node, Node]:
+        """The children of a split, the one with fewer rows first; the left one if they are even."""
+        even = len(self._rows[cut.left]) <= len(self._rows[cut.right])
+        return (cut.left, cut.right) if even else (cut.right, cut.left)
+
     def leaves(self) -> dict[Node, Array]:
         return self._rows
 
@@ -76,8 +81,7 @@ def plan_sums(partition: Partition, cuts: Sequence[Cut], wanted: frozenset[Node]
     for cut in cuts:
         if not {cut.left, cut.right} & wanted:
             continue
-        left_is_small = len(partition.rows(cut.left)) <= len(partition.rows(cut.right))
-        small, large = (cut.left, cut.right) if left_is_small else (cut.right, cut.left)
+        small, large = partition.smaller_first(cut)
         sums.append(Sum(small, cut.parent, large if large in wanted else None))
     return sums
 
