@@ -13,6 +13,7 @@ import pandas as pd
 from vfsl.align import RowPlan, RowShare
 from vfsl.benchmark.cells import Cells
 from vfsl.benchmark.complete_cells import NOBODY, Case, complete_cell, routed_shares
+from vfsl.benchmark.figures import Panels
 from vfsl.benchmark.table import Outcome, judged
 from vfsl.completion.downstream import WAYS
 from vfsl.completion.fedpsg import FedPSG
@@ -119,7 +120,8 @@ def measure(sizes: Sizes, say: Callable[[str], None], *, keep: bool) -> Outcome:
         rows.append(apart(timed, (sizes.encrypted, "bfv")))
     notes += _NOTES
     notes += ["Goals are judged in the full form only."] if not keep else goals(rows, cells)
-    return Outcome("complete", "Completion of missing columns", rows, notes)
+    panels = [Panels((*_WAYS, "blend", "oracle"), by=("data", "overlap"))]
+    return Outcome("complete", "Completion of missing columns", rows, notes, panels)
 
 
 # ---- rows of the table ---------------------------------------------------------------------------

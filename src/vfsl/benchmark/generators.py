@@ -17,6 +17,7 @@ from vfsl import store
 from vfsl.align.measure import PeakMemory
 from vfsl.benchmark.blocks import Settings, completion_cell, whole_table
 from vfsl.benchmark.cells import Cells, kept_folder
+from vfsl.benchmark.figures import Panels
 from vfsl.benchmark.peers import PeerMissing, peer_python, run_peer
 from vfsl.benchmark.table import Outcome, judged
 from vfsl.completion import find, learning_efficiency, nearest_records, quality
@@ -88,7 +89,12 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     rows += completion_rows(sizes, cells)
     notes += _NOTES
     notes += ["Peers and goals are in the full form only."] if quick else goals(rows)
-    return Outcome("generators", "Generators and imputers", rows, notes)
+    panels = [
+        Panels("shape + pair", ("method",), ("data",)),
+        Panels("RMSE", ("method",), ("data",), "RMSE ±"),
+        Panels("accuracy", ("method",), ("data",), "accuracy ±"),
+    ]
+    return Outcome("generators", "Generators and imputers", rows, notes, panels)
 
 
 # ---- fidelity and speed --------------------------------------------------------------------------

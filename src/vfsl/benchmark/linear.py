@@ -15,6 +15,7 @@ import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
 from vfsl.align.measure import PeakMemory
+from vfsl.benchmark.figures import Panels
 from vfsl.benchmark.table import Outcome, judged
 from vfsl.channel.transcript import Entry
 from vfsl.data import Encoder, PartyTable, load, make_parties
@@ -98,7 +99,8 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     rows.append(apart(many_rows, sizes.large))
     notes += _NOTES
     notes += ["Goals are judged in the full form only."] if quick else goals(rows, sizes)
-    return Outcome("linear", "Encrypted logistic regression", rows, notes)
+    panels = [Panels("core-s", ("fit", "rows", "models")), Panels("test AUC", ("fit",))]
+    return Outcome("linear", "Encrypted logistic regression", rows, notes, panels)
 
 
 # ---- data ----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vfsl.align.measure import measure_alignment
+from vfsl.benchmark.figures import Panels
 from vfsl.benchmark.peers import PeerMissing, peer_python, run_peer
 from vfsl.benchmark.table import Outcome
 from vfsl.parallel import apart
@@ -65,7 +66,8 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     ):
         say(f"{protocol}, {security} bits, {ids} ids a side")
         rows.append(_row(apart(_measure, (protocol, security, ids)), security, peer_seconds, few))
-    return Outcome("psi", "Private set intersection", rows, notes)
+    panels = [Panels("seconds", ("method",), ("ids a side",))]
+    return Outcome("psi", "Private set intersection", rows, notes, panels)
 
 
 def _row(

@@ -10,16 +10,15 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vfsl import store
 from vfsl.benchmark import risa_data as data_sets
 from vfsl.benchmark.cells import Cells
+from vfsl.benchmark.figures import Panels
 from vfsl.benchmark.risa_data import Case, Task
-from vfsl.benchmark.table import Outcome, judged
+from vfsl.benchmark.table import Outcome, judged, latex_table
 from vfsl.errors import DataError
 from vfsl.evidence.deep import need_torch
 from vfsl.evidence.rivals import RIVALS, rival
@@ -94,7 +93,8 @@ def run(quick: bool, say: Say) -> Outcome:
             notes.append(f"Epochs of {name} were not timed: {error}")
     notes += list(_NOTES)
     notes += ["Goals are judged in the full form only."] if quick else goals(lines)
-    return RisaOutcome("risa", "RISA and its rivals", rows, notes)
+    panels = [Panels("both", ("method",), ("data", "overlap"), "both ±")]
+    return RisaOutcome("risa", "RISA and its rivals", rows, notes, panels)
 
 
 @dataclass(frozen=True)
@@ -264,29 +264,23 @@ def _gates(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 class RisaOutcome(Outcome):
-    """An outcome that is also written as LaTeX."""
-
-    def save(self, folder: Path) -> None:
-        """Write risa.json, .csv, .md and .tex."""
-        super().save(folder)
-        store.write_text(folder / f"{self.name}.tex", self.latex())
+    """An outcome whose LaTeX table is laid out as in the paper."""
 
     def latex(self) -> str:
-        """A table of methods by data and overlap, the best of each column bold."""
+        """Methods by data and overlap, the best of each column bold."""
         rows = [row for row in self.rows if "method" in row]
         cells = list(dict.fromkeys((row["data"], row["overlap"]) for row in rows))
         names = list(dict.fromkeys(row["method"] for row in rows))
         found = {(row["method"], (row["data"], row["overlap"])): row for row in rows}
         heads = [f"{data} {overlap}".replace("%", "\\%") for data, overlap in cells]
-        lines = [f"\\begin{{tabular}}{{l{'r' * len(cells)}}}", "\\hline"]
-        lines += [" & ".join(["Method", *heads]) + " \\\\", "\\hline"]
         best = {
             cell: max(row["both"] for (_, c), row in found.items() if c == cell) for cell in cells
         }
-        for name in names:
-            texts = [_latex_cell(found.get((name, cell)), best[cell]) for cell in cells]
-            lines.append(" & ".join([name, *texts]) + " \\\\")
-        return "\n".join([*lines, "\\hline", "\\end{tabular}"]) + "\n"
+        lines = [
+            [name, *(_latex_cell(found.get((name, cell)), best[cell]) for cell in cells)]
+            for name in names
+        ]
+        return latex_table(["Method", *heads], lines)
 
 
 def _latex_cell(row: Mapping[str, Any] | None, best: float) -> str:

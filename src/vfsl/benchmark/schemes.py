@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from vfsl.benchmark.figures import Panels
 from vfsl.benchmark.peers import PeerMissing, peer_python, run_peer
 from vfsl.benchmark.table import Outcome, judged
 from vfsl.crypto.measure import measure
@@ -207,7 +208,8 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
         timings += best(one for row in rows for one in of_ours(row, name.partition("-")[0], key))
     if not quick:
         notes += goals(timings)
-    return Outcome("schemes", "Homomorphic schemes", table(timings), notes)
+    panels = [Panels("compared", ("by", "key"), ("kernel",))]
+    return Outcome("schemes", "Homomorphic schemes", table(timings), notes, panels)
 
 
 def time_peer(peer: _Peer, scale: float, times: int = 1) -> list[Timing]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vfsl import store
+from vfsl.benchmark.figures import Panels, figure
 from vfsl.record import versions
 
 
@@ -23,6 +24,7 @@ class Outcome:
     title: str
     rows: Sequence[Mapping[str, Any]]
     notes: Sequence[str] = ()
+    panels: Sequence[Panels] = ()
     machine: Mapping[str, Any] = field(default_factory=lambda: machine())
     versions: Mapping[str, str] = field(default_factory=lambda: versions())
 
@@ -31,14 +33,20 @@ class Outcome:
         return list(dict.fromkeys(key for row in self.rows for key in row))
 
     def save(self, folder: Path) -> None:
-        """Write NAME.json, NAME.csv and NAME.md."""
-        store.write_json(folder / f"{self.name}.json", asdict(self))
+        """Write NAME.json, NAME.csv, NAME.md, NAME.tex and, where panels are named, NAME.svg."""
+        content = asdict(self)
+        content.pop("panels")
+        store.write_json(folder / f"{self.name}.json", content)
         text = io.StringIO()
         writer = csv.DictWriter(text, self.columns(), lineterminator="\n")
         writer.writeheader()
         writer.writerows(self.rows)
         store.write_text(folder / f"{self.name}.csv", text.getvalue())
         store.write_text(folder / f"{self.name}.md", self.markdown())
+        store.write_text(folder / f"{self.name}.tex", self.latex())
+        drawn = figure(self.title, self.rows, self.panels)
+        if drawn:
+            store.write_text(folder / f"{self.name}.svg", drawn)
 
     def markdown(self) -> str:
         columns = self.columns()
@@ -48,6 +56,40 @@ class Outcome:
         lines += ["", *(f"- {note}" for note in self.notes)]
         lines += [f"- {name}: {value}" for name, value in self.machine.items()]
         return "\n".join(lines) + "\n"
+
+    def latex(self) -> str:
+        """The table for a paper; needs the booktabs package."""
+        columns = self.columns()
+        return latex_table(
+            [_escaped(column) for column in columns],
+            [[_escaped(cell(row.get(column))) for column in columns] for row in self.rows],
+        )
+
+
+def latex_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A LaTeX table of cells that are LaTeX already."""
+    lines = [f"\\begin{{tabular}}{{{'l' * len(head)}}}", "\\toprule"]
+    lines += [" & ".join(head) + " \\\\", "\\midrule"]
+    lines += [" & ".join(row) + " \\\\" for row in rows]
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
+
+
+_SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": "\\textbackslash{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    "±": "$\\pm$",
+    "×": "$\\times$",
+    "≤": "$\\leq$",
+    "≥": "$\\geq$",
+    "−": "$-$",
+    "τ": "$\\tau$",
+    "θ": "$\\theta$",
+}
+
+
+def _escaped(text: str) -> str:
+    return "".join(_SPECIAL.get(character, character) for character in text)
 
 
 def cell(value: Any) -> str:

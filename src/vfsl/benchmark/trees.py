@@ -15,6 +15,7 @@ import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
 from vfsl.align.measure import PeakMemory
+from vfsl.benchmark.figures import Panels
 from vfsl.benchmark.linear import Cost, of_ids, parties, split, timed
 from vfsl.benchmark.table import Outcome, judged
 from vfsl.channel import wire
@@ -86,7 +87,8 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
             rows.append(apart(scaled_row, (count, scheme, sizes.scaling_trees)))
     notes += _NOTES
     notes += ["Goals are judged in the full form only."] if quick else goals(rows)
-    return Outcome("trees", "Federated trees", rows, notes)
+    panels = [Panels("test AUC", ("fit",)), Panels("core-s a tree", ("fit", "rows"))]
+    return Outcome("trees", "Federated trees", rows, notes, panels)
 
 
 def _models(trees: int) -> list[TreeModel]:
