@@ -63,7 +63,7 @@ def test_flags():
         }
     )
     missed, false = flag_rates(columns)
-    assert missed == pytest.approx(1 / 3)
+    assert missed == pytest.approx(1 / 2)
     assert false == pytest.approx(1 / 2)
 
 

@@ -23,7 +23,7 @@ from vfsl.federation import simulate
 from vfsl.parallel import apart
 
 # Raised when a change of code changes results, so that kept cells of before are not used.
-EDITION = 1
+EDITION = 2
 _WAYS = [way.name for way in WAYS]
 
 # Measured on pooled data by the authors of the experiment (issue 7), not in this run.
@@ -54,7 +54,7 @@ class Sizes:
 FULL = Sizes(
     data=("bank", "census", "credit", "fate-default_credit"),
     overlaps=(0.05, 0.1, 0.3, 0.5),
-    seeds=(0, 1, 2, 3, 4),
+    seeds=(5, 6, 7, 8, 9),  # smaller ones were looked at while the method was made
     train=6_000,
     test=6_000,
     rounds=10,
@@ -151,6 +151,8 @@ _COLUMN_FIELDS = [
     "model",
     "skill",
     "skill of model",
+    "expected skill",
+    "its error",
     "flagged",
     "coverage",
     "rmse",
@@ -189,17 +191,19 @@ def column_row(name: str, overlap: float, cells: Results) -> dict[str, Any]:
 
 
 def flag_rates(columns: pd.DataFrame) -> tuple[float | None, float | None]:
-    """Of columns not flagged, the share worse than the mean; of better models, the share flagged.
+    """Of models worse than the mean on hidden cells, the share not flagged; of others, flagged.
 
-    Worse is a larger squared error than the mean's on hidden cells, better one that is smaller by
-    over a hundredth.
+    A model whose squared error differs from the mean's by less than half a hundredth is neither.
     """
-    worse = columns["skill of model"].astype(float) < -1e-9
-    better = columns["skill of model"].astype(float) > 0.01
+    true = columns["skill of model"].astype(float)
     flagged = columns["flagged"].astype(bool)
-    missed = float(worse[~flagged].mean()) if (~flagged).any() else None
+    worse, better = true < -_SAME, true > _SAME
+    missed = float((~flagged)[worse].mean()) if worse.any() else None
     false = float(flagged[better].mean()) if better.any() else None
     return missed, false
+
+
+_SAME = 0.005
 
 
 def downstream_row(name: str, overlap: float, cells: Results) -> dict[str, Any]:
@@ -308,7 +312,7 @@ def goals(rows: Sequence[Mapping[str, Any]], cells: Results) -> list[str]:
         judged("A alone: no more than 0.005 below A's own model", loss <= 0.005, f"{loss:+.4f}"),
         judged("intervals and sets cover 90 % ± 3", abs(covered - 0.9) <= 0.03, f"{covered:.3f}"),
         judged(
-            "≤ 5 % of unflagged columns worse than the mean, ≤ 15 % of better models flagged",
+            "≤ 5 % of models worse than the mean not flagged, ≤ 15 % of better ones flagged",
             (missed or 0.0) <= 0.05 and (false or 0.0) <= 0.15,
             f"{missed or 0:.1%} and {false or 0:.1%}, of {len(columns)} columns in all",
         ),
@@ -333,7 +337,7 @@ _NOTES = (
     "columns that it predicts at all.",
     "AUC is on test rows that both parties have; ways are trained on common and remaining rows, "
     "and the blend is weighed on held-out common rows only. The oracle knows B's true columns.",
-    "Missed flags: of columns not flagged, those that are worse than the mean on hidden cells. "
-    "False flags: of models better than the mean by over 1 % of its squared error, those flagged.",
+    "Missed flags: of models worse than the mean on hidden cells, those not flagged. False flags: "
+    "of better ones, those flagged. Within 0.5 % of the mean's squared error a model is neither.",
     "Anchors are figures of issue 7 on pooled data, not of this run.",
 )

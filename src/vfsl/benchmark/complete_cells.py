@@ -13,6 +13,7 @@ from vfsl.align import RowPlan, RowShare
 from vfsl.channel import run_together
 from vfsl.completion.columns import MEAN, Filled, filled_by_baseline
 from vfsl.completion.completed import Completion
+from vfsl.completion.crossfit import skill
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.completion.recommend import Advice
 from vfsl.completion.routing import LOW
@@ -21,6 +22,8 @@ from vfsl.estimators import XGB, Association, Part, Roles
 from vfsl.federation import Federation, simulate
 from vfsl.values import Array
 
+# Self-training is measured up to this overlap only: it is slow, and more rows need it less.
+MOST_FOR_ROUNDS = 0.1
 NOBODY = np.empty(0, dtype=np.int64)
 
 
@@ -84,22 +87,43 @@ def complete_cell(case: Case) -> dict[str, Any]:
     # One cross-fit for both: every column by its model, and those that pass the gate.
     every = FedPSG(base=case.bases, rounds=1, low="direct").fit_complete(hidden.train)
     done = gated(every)
-    direct, trained = (
-        FedPSG(base="linear", rounds=rounds, shift="none").fit_complete(hidden.train)
-        for rounds in (1, case.rounds)
-    )
+    changes = self_training(case, hidden)
     advice = done.recommend(
         label=hidden.label, base=XGB(n_estimators=case.trees, max_depth=4, learning_rate=0.08)
     )
     return {
         "columns": [
             judged_column(done.columns[name], done, hidden.truth)
-            | {"skill of model": judged_column(every.columns[name], every, hidden.truth)["skill"]}
-            | {"self-training": _change(direct.columns[name], trained.columns[name], hidden.truth)}
+            | model_skill(every.columns[name], every, hidden.truth)
+            | {"self-training": changes.get(name)}
             for name in done.columns
         ],
         "downstream": downstream(advice, hidden, case),
         "advice": advice.text,
+    }
+
+
+def self_training(case: Case, hidden: Hidden) -> dict[str, float | None]:
+    """What rounds of VFPU-M change in each column, where few rows are common: there they might."""
+    if case.overlap > MOST_FOR_ROUNDS:
+        return {}
+    direct, trained = (
+        FedPSG(base="linear", rounds=rounds, shift="none").fit_complete(hidden.train)
+        for rounds in (1, case.rounds)
+    )
+    return {
+        name: _change(direct.columns[name], trained.columns[name], hidden.truth)
+        for name in direct.columns
+    }
+
+
+def model_skill(column: Filled, every: Completion, truth: PartyTable) -> dict[str, float]:
+    """The skill of the column's model on hidden truth, and what held-out common rows say of it."""
+    expected, error = skill(column.fold)
+    return {
+        "skill of model": judged_column(column, every, truth)["skill"],
+        "expected skill": expected,
+        "its error": error,
     }
 
 
@@ -160,9 +184,8 @@ def judged_column(column: Filled, done: Completion, truth: PartyTable) -> dict[s
             "rmse of hot-deck": float(np.sqrt(np.nanmean((donors - numbers) ** 2)) / scale),
             "confidence ranks errors": _rank_agreement(-column.confidence[known], error),
         }
-    skill = float(1 - ours / mean) if mean > 0 else 0.0
     return line | {
-        "skill": skill,
+        "skill": float(1 - ours / mean) if mean > 0 else 0.0,
         "coverage": float(inside[known].mean()),
         "flagged": column.verdict == MEAN,
         "routed": column.route,
