@@ -132,7 +132,7 @@ BAD_JOBS = {
     "unknown model": (
         '"linear"',
         '"cubic"',
-        "'gbdt', 'xgb' or 'lgb'. Got 'cubic'",
+        "'lgb' or 'risa'. Got 'cubic'",
     ),
     "text for a number": ("seed = 3", 'seed = "3"', "run.seed must be integer. Got '3' instead"),
     "negative rounds": ('model = "linear"', 'model = "linear"\nmax_rounds = 0', "greater than or"),
@@ -209,7 +209,7 @@ def test_an_interrupted_job_goes_on_from_its_alignment(folder, monkeypatch, caps
     assert "goes on from there" in capsys.readouterr().err
     assert not (folder / "out").exists()
     kept = folder / "out.unfinished"
-    first = json.loads((kept / "step-1.json").read_text())["value"]
+    (first,) = json.loads((kept / "step-1.json").read_text())["value"]["steps"]
 
     monkeypatch.setattr(LinearRegression, "fit", fit)
     assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", folder / "out") == 0
@@ -227,10 +227,12 @@ def test_another_job_or_changed_ids_do_not_go_on(folder, monkeypatch, capsys):
 
     monkeypatch.setattr(LinearRegression, "fit", interrupted)
     assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", folder / "out") == 130
+    before = (folder / "a.csv").read_bytes()
     break_table(folder, lambda f: f.iloc[::-1])
     capsys.readouterr()
     assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", folder / "out") == 1
-    assert "another id list" in capsys.readouterr().err
+    assert "another job or of other tables" in capsys.readouterr().err
+    (folder / "a.csv").write_bytes(before)
     (folder / "job.toml").write_text(JOB.replace("seed = 3", "seed = 4"))
     assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", folder / "out") == 1
     assert "another job" in capsys.readouterr().err

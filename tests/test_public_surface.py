@@ -15,6 +15,7 @@ def test_public_names():
         "VFPU",
         "__version__",
         "completion",
+        "datasets",
         "estimators",
         "evidence",
         "pu",

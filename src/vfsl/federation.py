@@ -9,7 +9,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from copy import copy
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -39,25 +40,15 @@ from vfsl.data import Kind, PartyTable
 from vfsl.data.ids import id_parts
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles, StepReport
+from vfsl.progress import Event, OnEvent, Watch
 from vfsl.record import Flow, PartyFacts, RunRecord, StepRecord, fingerprint, versions
 from vfsl.values import Array
+
+__all__ = ["Event", "Federation", "OnEvent", "register_renderer", "simulate"]
 
 Renderer = Callable[[RunRecord, Path], None]
 # By suffix; an import path is loaded on first use, so that nothing here imports upwards.
 _renderers: dict[str, Renderer | str] = {".html": "vfsl.report:write_page"}
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happened in a run, for progress displays."""
-
-    step: str
-    stage: str
-    done: int = 0
-    total: int | None = None
-
-
-OnEvent = Callable[[Event], None]
 
 
 def simulate(
@@ -263,6 +254,22 @@ class Federation:
         self.plan = RowPlan(shares)
         return self.plan
 
+    def with_rows(
+        self, plan: RowPlan, tables: Mapping[str, PartyTable] | None = None
+    ) -> Federation:
+        """The same federation with another choice of rows; its steps go into the same record.
+
+        Parameters
+        ----------
+        plan : RowPlan
+        tables : mapping of party to PartyTable, optional
+            What the plan's rows are rows of, where that is not the parties' own tables.
+        """
+        other = copy(self)
+        other.plan = plan
+        other.tables = dict(self.tables if tables is None else tables)
+        return other
+
     def adopt(self, step: StepRecord) -> None:
         """Take over the record of a step that an earlier attempt of the same job finished."""
         self._steps.append(step)
@@ -339,7 +346,8 @@ class Federation:
         """
         self._step = step
         started = time.perf_counter()
-        self.transcript = Transcript(keep_views=self._keep_views)
+        watch = Watch(step, settings, self._on_event) if self._on_event is not None else None
+        self.transcript = Transcript(keep_views=self._keep_views, listen=watch)
         self._emit(step, "start")
         results = run_together(roles, on=self._on, transcript=self.transcript)
         self._emit(step, "end")
@@ -409,6 +417,11 @@ class Federation:
         )
 
     @property
+    def steps(self) -> tuple[StepRecord, ...]:
+        """The records of the steps so far."""
+        return tuple(self._steps)
+
+    @property
     def ledger(self) -> pd.DataFrame:
         """What left each party so far: one line per step, sender, receiver and message."""
         columns = list(Flow.__dataclass_fields__)
@@ -471,6 +484,7 @@ class Federation:
             rounds: Sequence[Mapping[str, Any]] = (),
             stop_reason: str | None = None,
             notes: Sequence[str] = (),
+            details: Mapping[str, Any] | None = None,
         ) -> None:
             done = StepRecord(
                 step,
@@ -481,6 +495,7 @@ class Federation:
                 stop_reason,
                 tuple(notes),
                 flows,
+                details or {},
             )
             self._steps.append(done)
 

@@ -44,7 +44,11 @@ class PartyFacts:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step of a run."""
+    """One step of a run.
+
+    ``details`` is what the report page draws: plain JSON lists of aggregates, never ids, and never
+    a number that stands for fewer than ten rows (`vfsl.data.aggregates`).
+    """
 
     name: str
     settings: Mapping[str, Any]
@@ -54,6 +58,7 @@ class StepRecord:
     stop_reason: str | None = None
     notes: tuple[str, ...] = ()
     flows: tuple[Flow, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> StepRecord:

@@ -99,7 +99,7 @@ def test_the_real_measurement_is_correct():
 
 
 def test_the_command_prints_and_saves(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("vfsl.cli.bench.run_experiment", lambda name, quick, say: OUTCOME)
+    monkeypatch.setattr("vfsl.cli.bench.run_experiment", lambda name, **how: OUTCOME)
     for arguments in (["list"], ["run", "psi", "--quick", "--out", str(tmp_path)]):
         monkeypatch.setattr("sys.argv", ["vfsl", "bench", *arguments])
         with pytest.raises(SystemExit) as caught:

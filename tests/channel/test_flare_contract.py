@@ -22,7 +22,12 @@ from vfsl.deploy.provision import submitter_name
 from vfsl.errors import PeerFailed, VfslError
 from vfsl.testing.channels import CHANNEL_CHECKS
 
-pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.network,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("contract"),
+]
 SITES = ("A", "B", "C", "D", "E")  # E submits; it plays the key holder's part of nobody
 
 

@@ -253,6 +253,36 @@ def test_when_the_engine_ends_a_run_the_missing_party_is_named():
     assert caught.value.party == "B"
 
 
+def test_a_deadline_counts_from_when_a_peer_was_last_heard_to_get_on(monkeypatch):
+    """A waits for B; B, or C whom B waits for, works longer than the deadline and says so."""
+    monkeypatch.setattr(relayed, "_WORKING_EVERY", 0.05)
+
+    def waits(channel):
+        return channel.within("x", TALK).receive("B", "anything")
+
+    def works(say, channel):
+        for _ in range(12):
+            time.sleep(0.1)
+            if say:
+                engine.transports[channel.me].progress()
+        channel.within("x", TALK).send("B" if channel.me == "C" else "A", "anything", "done")
+
+    def passes_on(channel):
+        word = channel.within("x", TALK).receive("C", "anything")
+        channel.within("x", TALK).send("A", "anything", word)
+
+    engine = Engine("AB")
+    roles = {"A": waits, "B": partial(works, True)}
+    assert run(roles, timeout=0.6, engine=engine)["A"] == "done"
+    engine = Engine("ABC")
+    roles = {"A": waits, "B": passes_on, "C": partial(works, True)}
+    assert run(roles, timeout=0.6, engine=engine)["A"] == "done"
+    engine = Engine("AB")
+    with pytest.raises(TimedOut) as caught:
+        run({"A": waits, "B": partial(works, False)}, timeout=0.6, engine=engine)
+    assert caught.value.party == "B"
+
+
 def test_the_relay_sees_no_names_of_messages_and_no_values():
     engine = Engine("AB")
     roles = {"A": partial(_send, 3), "B": partial(_receive, 3)}

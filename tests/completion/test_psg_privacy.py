@@ -93,7 +93,7 @@ def test_the_missing_party_learns_only_declared_kinds():
     from_given = {
         message for sender, receiver, message in plain if (sender, receiver) == ("A", "B")
     }
-    assert from_given == {"rows", "finished", "columns"}
+    assert from_given == {"rows", "kept", "columns"}
     facts = {entry.message: entry.fact for entry in transcript.entries}
     assert "prediction for each" in facts["work"]
 

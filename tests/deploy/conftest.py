@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from vfsl.channel.relayed import RelayedTransport, Unreachable, session_name
+from vfsl.completion.fedpsg import FedPSG
 from vfsl.deploy.attempt import Announced, take_part
 from vfsl.deploy.config import make_seal_key
 from vfsl.deploy.job import job_hash, load_shared_job, sealed_text
@@ -24,9 +25,9 @@ PARTIES = ("A", "B", "C", "K")
 ALLOW = """
 [allow]
 submitters = ["C"]
-steps = ["align", "train", "pu"]
-disclosures = ["training scores", "tree partitions"]
-outputs = ["predictions", "reliable positives"]
+steps = ["align", "train", "pu", "complete"]
+disclosures = ["training scores", "tree partitions", "associations", "row differences"]
+outputs = ["predictions", "reliable positives", "completed columns"]
 [limits]
 minimum = 20
 seconds = 100.0
@@ -37,7 +38,7 @@ TABLES = {
     "C": '[table]\npath = "table.csv"\nid = "id"\ncolumns = ["MARKER-c1", "MARKER-c2"]\n'
     'label = "y"\n',
 }
-JOB = """
+ALIGN = """
 parties = ["A", "B", "C"]
 [run]
 seed = 5
@@ -46,18 +47,30 @@ seconds = 100
 do = "align"
 parties = ["B", "C"]
 protocol = "ecdh"
+"""
+JOB = (
+    ALIGN
+    + """
 [[steps]]
 do = "train"
 model = "logistic"
 label = ["C", "y"]
 refine = 1
 """
+)
 PU = """
 [[steps]]
 do = "pu"
 positives = "A"
 label_holder = "C"
 protocol = "ecdh"
+rounds = 3
+"""
+COMPLETE = """
+[[steps]]
+do = "complete"
+given = "C"
+missing = "B"
 rounds = 3
 """
 
@@ -68,6 +81,7 @@ def make_tables(rows=130, seed=3):
     ids = np.array([f"MARKER-ID-{i:05d}" for i in range(rows)])
     z = rng.normal(size=(rows, 4))
     y = np.where(z[:, 0] + z[:, 2] + 0.3 * rng.normal(size=rows) > 0.3, "MARKER-YES", "MARKER-NO")
+    z[:, :2] += z[:, [3, 2]]  # B's columns follow from C's, half of them
     known = (y == "MARKER-YES") & (np.arange(rows) % 3 == 0)
     some = rng.permutation(rows)
     tables = {
@@ -190,19 +204,20 @@ class World:
         return self.kept(party, run).results
 
 
-def in_memory(tables, results, scratch, seed=5, **settings):
+def fitted_in_memory(tables, results, scratch, model, seed=5):
     """The same training in memory, on the row plan of a deployment; its federation and model."""
     frames = {party: tables[party].drop(columns="unused") for party in ("B", "C")}
     fed = simulate(frames, labels={"C": "y"}, seed=seed)
     for party in ("B", "C"):
         shutil.copytree(results(party) / "plan", scratch / party)
     fed.load_plan(scratch)
-    return fed, LogisticRegression(refine=1, **settings).fit(fed, label=("C", "y"))
+    return fed, model.fit(fed, label=("C", "y"))
 
 
 def assert_same_as_in_memory(tables, results, scratch, **settings):
     """A deployment's shares and predictions are those of the same run in memory, bit for bit."""
-    fed, model = in_memory(tables, results, scratch, **settings)
+    model = LogisticRegression(refine=1, **settings)
+    fed, model = fitted_in_memory(tables, results, scratch, model)
     for party in ("B", "C"):
         path = results(party) / "parties" / party / "model-2-share.json"
         mine = json.loads(path.read_text())["state"]
@@ -213,7 +228,7 @@ def assert_same_as_in_memory(tables, results, scratch, **settings):
     return predicted
 
 
-def assert_same_positives(tables, results, scratch):
+def assert_same_positives(tables, results, scratch, number=3, **settings):
     """Scores of VFPU in a deployment are those of the same run in memory, bit for bit."""
     frames = {party: table.drop(columns="unused") for party, table in tables.items()}
     fed = simulate(frames, labels={"C": "y"}, seed=5)
@@ -221,12 +236,35 @@ def assert_same_positives(tables, results, scratch):
         shutil.copytree(results(party) / "plan", scratch / party)
     fed.load_plan(scratch, "B", "C")
     fed.mark(positives="A", label_holder="C", protocol="ecdh")
-    method = VFPU(rounds=3).fit(fed, positives="A", label_holder="C")
-    scores = pd.read_csv(results("C") / "pu-scores-3.csv", index_col="id")["score"]
+    method = VFPU(rounds=3, **settings).fit(fed, positives="A", label_holder="C")
+    scores = pd.read_csv(results("C") / f"pu-scores-{number}.csv", index_col="id")["score"]
     assert scores.to_dict() == method.scores_.to_dict()
-    reliable = pd.read_csv(results("C") / "reliable-positives-3.csv")
+    reliable = pd.read_csv(results("C") / f"reliable-positives-{number}.csv")
     assert list(reliable["id"]) == list(method.reliable_positives_.index)
     assert len(scores) > 20
+
+
+def assert_same_completion(tables, results, scratch, number, settings):
+    """Completed cells at B are those of the same run in memory, by nameless row number."""
+    frames = {party: tables[party].drop(columns="unused") for party in ("B", "C")}
+    fed = simulate(frames, labels={"C": "y"}, seed=5)
+    for party in ("B", "C"):
+        shutil.copytree(results(party) / "plan", scratch / party)
+    fed.load_plan(scratch)
+    done = FedPSG(**settings).fit_complete(fed, given="C", missing="B")
+    made = pd.read_csv(results("B") / f"completed-{number}.csv")
+    assert list(made.pop("row")) == list(range(len(done.table)))
+    pd.testing.assert_frame_equal(made, done.table.reset_index(drop=True), check_exact=True)
+    remaining = pd.read_csv(results("C") / f"remaining-{number}.csv")
+    assert list(remaining["id"]) == list(done.table.index)
+    assert not (results("C") / f"completed-{number}.csv").exists()
+    cells = pd.read_csv(results("B") / f"provenance-{number}.csv")
+    for column in made:
+        lines = cells[cells["column"] == column]
+        assert list(lines["row"]) == list(range(len(done.table)))
+        for what in ("route", "model", "round", "confidence"):
+            assert lines[what].tolist() == done.provenance[(column, what)].tolist()
+    return done
 
 
 class _nothing:
@@ -248,8 +286,12 @@ def kit():
     return SimpleNamespace(
         tables=make_tables,
         party_text=party_text,
+        align=ALIGN,
         job=JOB,
         pu=PU,
+        complete=COMPLETE,
+        fitted_in_memory=fitted_in_memory,
+        assert_same_completion=assert_same_completion,
         assert_same_positives=assert_same_positives,
         assert_same_as_in_memory=assert_same_as_in_memory,
     )

@@ -1,5 +1,7 @@
 """Whole attempts of all parties over a relay in this process: results, privacy, resume."""
 
+import time
+
 import pandas as pd
 import pytest
 
@@ -123,6 +125,29 @@ def test_a_leader_that_did_not_submit_the_run_stops_it(world):
     )
     assert "'C' takes no jobs of 'B'" in world.kept("C", "made-up").status().sentence
     assert set(errors) == set("ABCK")
+
+
+def test_a_long_list_is_signed_without_breaking_the_deadline(world, kit, monkeypatch):
+    """The server signs all of its own ids before its first answer; the job waits 2 s at most."""
+    from vfsl.align import intersect
+    from vfsl.align.blind_rsa import RsaKey
+    from vfsl.channel import relayed
+
+    monkeypatch.setattr(relayed, "_WORKING_EVERY", 0.1)
+    monkeypatch.setattr(intersect, "_OWN_BATCHES", 1)
+    monkeypatch.setattr(RsaKey, "batch", 10)
+    original = RsaKey.values
+
+    def slow(self, digests):
+        time.sleep(0.3)
+        return original(self, digests)
+
+    monkeypatch.setattr(RsaKey, "values", slow)
+    job = kit.align.replace('"ecdh"', '"blind-rsa"').replace("seconds = 100", "seconds = 2")
+    _, errors = world.attempt(job=job)
+    assert errors == {}
+    step = RunRecord.load(world.results("B")).steps[-1]
+    assert step.seconds > 3
 
 
 class Dies:

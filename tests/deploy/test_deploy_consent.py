@@ -172,6 +172,16 @@ def test_settings_that_a_deployment_refuses(tmp_path, change, words):
             '[[steps]]\ndo = "align"\n[[steps]]\ndo = "pu"\npositives = "A"\nlabel_holder = "B"',
             "without the positive holder",
         ),
+        ('[[steps]]\ndo = "align"\n[[steps]]\ndo = "evaluate"', "steps.1.: .*one machine only"),
+        (
+            '[[steps]]\ndo = "align"\n[[steps]]\ndo = "train"\nmodel = "risa"\nlabel = ["A", "y"]',
+            "'risa' trains on one machine only",
+        ),
+        (
+            '[[steps]]\ndo = "align"\n[[steps]]\ndo = "complete"\ngiven = "A"\nmissing = "A"',
+            "another party than given",
+        ),
+        ('[[steps]]\ndo = "align"\n[[steps]]\ndo = "complete"\ngiven = "A"', "missing is missing"),
     ],
 )
 def test_steps_that_do_not_fit_are_refused(tmp_path, steps, words):

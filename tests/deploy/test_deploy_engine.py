@@ -43,6 +43,7 @@ def test_a_kit_is_made_strict(tmp_path):
         ],
     }
     write_json(local / "resources.json.default", resources)
+    write_json(local / "log_config.json.default", {"loggers": {"root": {"level": "INFO"}}})
     engine.make_strict(tmp_path / "kit", tmp_path / "storage")
     strict = read_json(local / "resources.json")
     assert strict["allow_log_streaming"] is False
@@ -50,6 +51,8 @@ def test_a_kit_is_made_strict(tmp_path):
     assert "/tmp/shared" not in json.dumps(strict)
     assert "nvflare." not in strict["class_allow_list"]
     assert engine.PARTY_CLASS in strict["class_allow_list"]
+    logs = read_json(local / "log_config.json")["loggers"]
+    assert [one["level"] for one in logs.values()] == ["INFO", "WARNING"]
     permissions = read_json(local / "authorization.json")["permissions"]
     for role, rights in permissions.items():
         assert rights["byoc"] == "none", role

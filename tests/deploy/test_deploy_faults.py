@@ -10,8 +10,14 @@ pytest.importorskip("nvflare")
 from vfsl.deploy.local import LocalDeployment
 from vfsl.deploy.runs import RunFolder
 from vfsl.deploy.submit import resume_run, submit_job, wait_for
+from vfsl.estimators import XGB
 
-pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.network,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("faults"),
+]
 
 # Which process of which site is killed, and whom the others name.
 VICTIMS = {
@@ -29,11 +35,15 @@ def deployment(tmp_path_factory, kit):
     folder = tmp_path_factory.mktemp("faults")
     made = LocalDeployment(folder / "sites", ["A", "B", "C"], submitters=["C"])
     made.provision()
-    for party, table in kit.tables().items():
+    tables = kit.tables()
+    # Categories are completed after the numbers, so there is a time between them.
+    above = tables["B"]["MARKER-b1"] + tables["B"]["MARKER-b2"] > 0.5
+    tables["B"]["MARKER-b3"] = above.map({True: "MARKER-UP", False: "MARKER-DOWN"})
+    for party, table in tables.items():
         table.to_csv(made.site(party) / "table.csv", index=False)
     for party in "ABCK":
-        made.write_party(party, kit.party_text(party))
-    (folder / "job.toml").write_text(kit.job.replace("refine = 1", "refine = 1\nmax_rounds = 200"))
+        text = kit.party_text(party).replace('"MARKER-b2"', '"MARKER-b2", "MARKER-b3"')
+        made.write_party(party, text)
     with made:
         made.start()
         yield made
@@ -49,41 +59,90 @@ def wait_until(holds, seconds):
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_a_killed_process_is_named_and_the_run_goes_on(deployment, kit, tmp_path, victim):
     site, place, named = VICTIMS[victim]
-    others = [party for party in "ABCK" if party != site]
-    run = submit_job(deployment.site("C"), deployment.folder.parent / "job.toml")
+    text = kit.job.replace("refine = 1", "refine = 1\nmax_rounds = 200")
+    run = start_run(deployment, text, tmp_path)
     leader = RunFolder(deployment.site("C"), run)
-    wait_until(lambda: leader.status().finished_steps == 1, 90)
-    deployment.kill(deployment.processes(site)[place])
-
-    def all_know():
-        deployment.reap()
-        return all(
-            RunFolder(deployment.site(party), run).status().state == "failed" for party in others
-        )
-
-    wait_until(all_know, 15)
-    for party in others:
-        kept = RunFolder(deployment.site(party), run)
-        assert kept.status().party == named
-        assert not kept.results.exists()
-    assert half_written(deployment, run) == []
+    wait_until(lambda: leader.status().finished_steps == 1, 200)
+    kill(deployment, run, site, place, named)
     if place == 0:
         deployment.restart(site)
     plan = (leader.state / "plan" / "rows-C.npz").read_bytes()
-    wait_until(lambda: all(len(deployment.processes(p)) == 1 for p in deployment.sites), 60)
-    again = resume_run(deployment.site("C"), run)
-    assert again == run
-    assert wait_for(deployment.site("C"), run, 90).state == "finished"
-    for party in "ABK":
-        assert wait_for(deployment.site(party), run, 20).state == "finished"
-        assert RunFolder(deployment.site(party), run).status().attempt == 2
+    results = go_on(deployment, run)
     assert (leader.results / "plan" / "rows-C.npz").read_bytes() == plan
-    tables = {party: pd.read_csv(deployment.site(party) / "table.csv") for party in "BC"}
+    kit.assert_same_as_in_memory(tables_of(deployment), results, tmp_path / "plans", max_rounds=200)
 
-    def results(party):
-        return RunFolder(deployment.site(party), run).results
 
-    kit.assert_same_as_in_memory(tables, results, tmp_path / "plans", max_rounds=200)
+# A job's second step, whose run is killed, and what its folder has when it is in the middle.
+INSIDE = {
+    "a tree model": ("B", "C", "step-2-trees/C/round-1.json"),
+    "vfpu": ("K", "C", "step-2-pu/*1.json"),
+    "a completion": ("C", "B", "step-2-complete/vfpu-m-0/group 0.json"),
+}
+TREES = """
+[[steps]]
+do = "train"
+model = "xgb"
+label = ["C", "y"]
+n_estimators = 6
+max_depth = 2
+subsample = 0.7
+"""
+
+
+@pytest.mark.parametrize("step", INSIDE)
+def test_a_run_that_is_killed_inside_a_step_ends_as_if_it_had_not(deployment, kit, tmp_path, step):
+    victim, watched, sign = INSIDE[step]
+    text = {"a tree model": TREES, "vfpu": kit.pu + "outer = 3\n", "a completion": kit.complete}
+    run = start_run(deployment, kit.align + text[step], tmp_path)
+    state = RunFolder(deployment.site(watched), run).state
+    wait_until(lambda: any(state.glob(sign)), 200)
+    kill(deployment, run, victim, 1, victim)
+    assert any(state.glob(sign))
+    results = go_on(deployment, run)
+    tables, plans = tables_of(deployment), tmp_path / "plans"
+    if step == "vfpu":
+        kit.assert_same_positives(tables, results, plans, number=2, outer=3)
+    elif step == "a completion":
+        kit.assert_same_completion(tables, results, plans, 2, {"rounds": 3})
+    else:
+        model = XGB(n_estimators=6, max_depth=2, subsample=0.7)
+        fed, model = kit.fitted_in_memory(tables, results, plans, model)
+        came = pd.read_csv(results("C") / "predictions-2.csv")["p(y=MARKER-YES)"]
+        assert list(came) == model.predict_proba(fed)[:, 1].tolist()
+
+
+def start_run(deployment, text, folder):
+    (folder / "job.toml").write_text(text)
+    return submit_job(deployment.site("C"), folder / "job.toml")
+
+
+def kill(deployment, run, site, place, named):
+    """Kill a process of a site; the others have to name it in time, and nothing is half written."""
+    deployment.kill(deployment.processes(site)[place])
+    others = [RunFolder(deployment.site(party), run) for party in "ABCK" if party != site]
+
+    def all_know():
+        deployment.reap()
+        return all(kept.status().state == "failed" for kept in others)
+
+    wait_until(all_know, 15)
+    assert [kept.status().party for kept in others] == [named] * len(others)
+    assert not any(kept.results.exists() for kept in others)
+    assert half_written(deployment, run) == []
+
+
+def go_on(deployment, run):
+    """Resume when all processes of the first attempt have gone; where results are by party."""
+    wait_until(lambda: all(len(deployment.processes(p)) == 1 for p in deployment.sites), 60)
+    assert resume_run(deployment.site("C"), run) == run
+    for party in "CABK":
+        assert wait_for(deployment.site(party), run, 200).state == "finished"
+        assert RunFolder(deployment.site(party), run).status().attempt == 2
+    return lambda party: RunFolder(deployment.site(party), run).results
+
+
+def tables_of(deployment):
+    return {party: pd.read_csv(deployment.site(party) / "table.csv") for party in "ABC"}
 
 
 def half_written(deployment, run):
@@ -96,6 +155,26 @@ def half_written(deployment, run):
         and path.name.split(".")[1] not in ("", "results")
         and not path.with_name(path.name[1:].rsplit(".", 1)[0]).exists()
     ]
+
+
+def test_a_peer_that_was_not_pinned_is_refused_and_named(deployment, kit, tmp_path):
+    """B has pinned another key than C's: no message of a step is sent, and nothing is logged."""
+    own = deployment.site("B") / "party.toml"
+    kept = own.read_text()
+    pins = deployment.pins()
+    own.write_text(kept.replace(pins["C"], pins["A"]))
+    try:
+        run = start_run(deployment, kit.job, tmp_path)
+        statuses = {p: wait_for(deployment.site(p), run, 200) for p in "CB"}
+    finally:
+        own.write_text(kept)
+    assert {status.state for status in statuses.values()} == {"failed"}
+    words = " ".join(status.sentence for status in statuses.values())
+    assert "handshake" in words
+    assert {status.party for status in statuses.values()} <= {"B", "C"}
+    for party in "ABCK":
+        assert not RunFolder(deployment.site(party), run).state.exists()
+        assert "MARKER" not in (deployment.site(party) / "engine.log").read_text()
 
 
 def test_a_certificate_of_another_authority_is_refused(deployment, tmp_path):

@@ -13,7 +13,8 @@ from vfsl.deploy.provision import submitter_name
 from vfsl.deploy.runs import RunFolder
 from vfsl.deploy.submit import engine_state, fetch_results, submit_job, wait_for
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(240)]
+# One group: all tests of this file share the processes of one deployment.
+pytestmark = [pytest.mark.network, pytest.mark.timeout(400), pytest.mark.xdist_group("network")]
 
 # Runs in the relay's processes only: writes down everything that passes through them.
 SNIFFER = """
@@ -44,7 +45,7 @@ def deployment(tmp_path_factory, kit):
         table.to_csv(made.site(party) / "table.csv", index=False)
     for party in "ABCK":
         made.write_party(party, kit.party_text(party))
-    (folder / "job.toml").write_text(kit.job + kit.pu)
+    (folder / "job.toml").write_text(kit.job)
     (folder / "spy").mkdir()
     (folder / "spy" / "sitecustomize.py").write_text(SNIFFER)
     made.environment["relay"] = {
@@ -74,31 +75,68 @@ def test_provisioning_leaves_each_key_with_its_site(deployment):
     assert {name for name in left if name.endswith(".key")} == {"rootCA.key"}
 
 
-@pytest.mark.parametrize("secure", [True, False])
-def test_results_over_the_network_are_those_in_memory(deployment, kit, tmp_path, secure):
+def run_job(deployment, text, folder, secure):
+    """Run a job; the folders with the results of all, and what passed through the relay."""
     sniffed = deployment.folder.parent / "sniffed"
     sniffed.write_bytes(b"")
-    run = submit_job(deployment.site("C"), deployment.folder.parent / "job.toml", secure=secure)
-    status = wait_for(deployment.site("C"), run, 100)
+    job = folder / "job.toml"
+    job.write_text(text)
+    run = submit_job(deployment.site("C"), job, secure=secure)
+    status = wait_for(deployment.site("C"), run, 250)
     assert status.state == "finished", status
     for party in "ABK":
         assert wait_for(deployment.site(party), run, 20).state == "finished"
-    fetched = {party: tmp_path / party for party in "ABCK"}
+    fetched = {party: folder / party for party in "ABCK"}
     for party, out in fetched.items():
         assert "record.json" in fetch_results(deployment.site(party), run, out)
-    tables = {party: pd.read_csv(deployment.site(party) / "table.csv") for party in kit.tables()}
-    kit.assert_same_as_in_memory(tables, fetched.__getitem__, tmp_path / "plans")
-    kit.assert_same_positives(tables, fetched.__getitem__, tmp_path / "the same plans")
-    seen = sniffed.read_bytes()
-    for marker in (b"MARKER", b"logistic", b"labelled rows", b"public key"):
+    return run, fetched, sniffed.read_bytes()
+
+
+def assert_nothing_seen(seen, secure):
+    """Nothing that was planted, no name of a message and no setting is in what was forwarded."""
+    for marker in (b"MARKER", b"logistic", b"vfpu-m", b"labelled rows", b"public key"):
         assert marker not in seen
     # Without NVFlare's own encryption our envelopes are in plain sight, and sealed inside.
     assert (b"VE\x01\x00" in seen) is not secure
+    assert len(seen) > 100_000
+
+
+def assert_logs_have_no_data(deployment):
+    """Neither the logs nor what the relay stores hold anything that was planted."""
+    places = [site / "engine.log" for site in map(deployment.site, deployment.sites)]
+    for name in deployment.sites:
+        places += [path for path in (deployment.site(name) / "kit").rglob("*") if path.is_file()]
+    places += [path for path in deployment.site("relay").rglob("*") if path.is_file()]
+    assert len(places) > 20
+    assert [path for path in places if b"MARKER" in path.read_bytes()] == []
+
+
+def test_align_vfpu_and_completion_are_those_in_memory(deployment, kit, tmp_path):
+    text = kit.align + kit.pu + kit.complete
+    run, fetched, seen = run_job(deployment, text, tmp_path, secure=True)
+    tables = {party: pd.read_csv(deployment.site(party) / "table.csv") for party in kit.tables()}
+    kit.assert_same_positives(tables, fetched.__getitem__, tmp_path / "plans", number=2)
+    done = kit.assert_same_completion(
+        tables, fetched.__getitem__, tmp_path / "the same plans", 3, {"rounds": 3}
+    )
+    assert [(route.column, route.route) for route in done.routes] == [
+        ("MARKER-b1", "high"),
+        ("MARKER-b2", "high"),
+    ]
+    assert_nothing_seen(seen, secure=True)
     deadline = time.monotonic() + 30
     while "FINISHED" not in (state := engine_state(deployment.site("C"), run)):
         assert time.monotonic() < deadline, state
         time.sleep(1)
     assert state == "FINISHED:COMPLETED"
+
+
+def test_our_sealing_is_enough_without_that_of_the_engine(deployment, kit, tmp_path):
+    _, fetched, seen = run_job(deployment, kit.job, tmp_path, secure=False)
+    tables = {party: pd.read_csv(deployment.site(party) / "table.csv") for party in kit.tables()}
+    kit.assert_same_as_in_memory(tables, fetched.__getitem__, tmp_path / "plans")
+    assert_nothing_seen(seen, secure=False)
+    assert_logs_have_no_data(deployment)
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ from vfsl.channel.relayed import (
 )
 from vfsl.errors import ChannelError
 
+_ASK_EVERY = 1.0  # seconds between two times that the relay asks all parties how they are
 _EARLY_LIMIT = 1 << 28  # bytes kept for a session that this party has not opened yet
 
 
@@ -157,7 +158,7 @@ class Relay:
                     del clients[name]
                 if state == "failed" and give_up is None:
                     give_up = time.monotonic() + self._grace
-            time.sleep(0.5)
+            time.sleep(_ASK_EVERY)
         if give_up is not None:
             raise RuntimeError("A party of this run has failed; each party's own log names it.")
 

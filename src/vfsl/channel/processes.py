@@ -15,15 +15,16 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import combinations
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
 from typing import Any
 
 from vfsl.channel.transport import Transport
-from vfsl.channel.waiting import Wait, WaitGraph
+from vfsl.channel.waiting import Wait, WaitGraph, late_message, wait_for_frame
 from vfsl.channel.wire import MAX_BYTES
-from vfsl.errors import ChannelError, Deadlock, PeerClosed, PeerFailed, TimedOut, VfslError
+from vfsl.errors import ChannelError, Deadlock, PeerClosed, PeerFailed, VfslError
 
 Body = Callable[[Transport], Any]
 
@@ -61,24 +62,22 @@ class PipeTransport:
         self._posted[to] += 1
 
     def take(self, sender: str, name: str, timeout: float | None) -> bytes:
-        started = time.monotonic()
-        reported = False
         queue = self._queues[sender]
+
+        def report() -> None:
+            wait = Wait(sender, name, self._taken[sender], dict(self._posted))
+            self.report("waiting", wait)
+
         with self._changed:
-            while not queue:
-                self._raise_if_hopeless(sender, name)
-                waited = time.monotonic() - started
-                if timeout is not None and waited >= timeout:
-                    raise TimedOut(
-                        f"{self.me!r} waited {timeout:g} s for {name!r} from {sender!r}.", sender
-                    )
-                if not reported and waited >= _REPORT_AFTER:
-                    reported = True
-                    wait = Wait(sender, name, self._taken[sender], dict(self._posted))
-                    self.report("waiting", wait)
-                left = None if timeout is None else timeout - waited
-                pause = None if reported else _REPORT_AFTER - waited
-                self._changed.wait(min((x for x in (left, pause) if x is not None), default=None))
+            wait_for_frame(
+                queue,
+                self._changed,
+                timeout,
+                late=partial(late_message, self.me, sender, name),
+                check=lambda: self._raise_if_hopeless(sender, name),
+                report=report,
+                report_after=_REPORT_AFTER,
+            )
             self._taken[sender] += 1
             return queue.popleft()
 

@@ -1,7 +1,7 @@
 """A transport over an engine that hands envelopes from party to party through a relay.
 
-An envelope holds a part of a frame, or a note of this transport: who waits (counts, no names), who
-has ended, who has failed. Frames are sealed above this file (sealing.py), so the relay sees sizes,
+An envelope holds a part of a frame, or a note of this transport: who waits (counts, no names), gets
+on, has ended, has failed. Frames are sealed above this file (sealing.py), so the relay sees sizes,
 counts and timing. It could forge the notes: that stops a run, which it can do anyway, and shows it
 nothing. Envelopes of a pair are carried one after the other, each until the peer's process has it.
 """
@@ -15,17 +15,17 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
 from vfsl.channel import wire
-from vfsl.channel.waiting import Wait, WaitGraph
+from vfsl.channel.waiting import Wait, WaitGraph, late_message, wait_for_frame
 from vfsl.errors import (
     ChannelError,
     Deadlock,
     PeerClosed,
     PeerFailed,
-    TimedOut,
     VfslError,
     WireError,
 )
@@ -38,11 +38,12 @@ PART_BYTES = 32 << 20
 
 _HEADER = struct.Struct("<2sBB16sQII")  # magic, version, kind, session, number, part, parts
 _MAGIC, _VERSION = b"VE", 1
-_DATA, _WAITING, _ENDED, _FAILED = range(4)
+_DATA, _WAITING, _ENDED, _FAILED, _WORKING = range(5)
 _FRAME_LIMIT = wire.MAX_BYTES + (1 << 16)
 _AHEAD = 8  # envelopes that may wait to be carried before ``post`` waits
 _REPORT_AFTER = 1.0  # seconds of waiting before a party tells the others
 _PROBE_EVERY = 1.5
+_WORKING_EVERY = 10.0  # how often a party that gets on says so to all
 CALL_SECONDS = 4.0
 _GONE_SECONDS = 4.0  # calls that fail at once: nobody is there
 _SILENT_SECONDS = 60.0  # calls that are not answered: the peer may be busy, or far
@@ -108,15 +109,19 @@ class RelayedTransport:
         self._failed: tuple[str, str] | None = None
         self.on_failure: OnFailure | None = None
         self._deadlock: str | None = None
+        self._active = False  # whether this party has got on since it last said so
+        self._heard = time.monotonic()  # when a peer was last heard to get on
+        self._met = dict.fromkeys(peers, 0.0)  # when each peer was last there
         self._done = threading.Event()
         self._threads = [
             threading.Thread(target=work, args=(peer,), daemon=True, name=f"vfsl {me}→{peer}")
             for peer in peers
             for work in (self._send_to, self._watch)
         ]
-        self._threads.append(
-            threading.Thread(target=self._watch_relay, daemon=True, name=f"vfsl {me} relay")
-        )
+        self._threads += [
+            threading.Thread(target=work, daemon=True, name=f"vfsl {me} {work.__name__}")
+            for work in (self._watch_relay, self._say_progress)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -134,28 +139,29 @@ class RelayedTransport:
                     self._changed.wait(0.05)
             self._outbox[to].put(envelope)
         self._posted[to] += 1
+        self._active = True
 
     def take(self, sender: str, name: str, timeout: float | None) -> bytes:
-        started = time.monotonic()
-        reported = False
         frames = self._inbox[sender]
         with self._changed:
-            while not frames:
-                self._raise_if_hopeless(sender, name)
-                waited = time.monotonic() - started
-                if timeout is not None and waited >= timeout:
-                    raise TimedOut(
-                        f"{self.me!r} waited {timeout:g} s for {name!r} from {sender!r}.", sender
-                    )
-                if not reported and waited >= _REPORT_AFTER:
-                    reported = True
-                    self._report_wait(sender)
-                left = None if timeout is None else timeout - waited
-                pause = None if reported else _REPORT_AFTER - waited
-                self._changed.wait(min((x for x in (left, pause) if x is not None), default=None))
+            wait_for_frame(
+                frames,
+                self._changed,
+                timeout,
+                late=partial(late_message, self.me, sender, name),
+                check=lambda: self._raise_if_hopeless(sender, name),
+                report=lambda: self._report_wait(sender),
+                report_after=_REPORT_AFTER,
+                heard=lambda: self._heard,
+            )
             self._waits.clear(self.me)
             self._taken[sender] += 1
+            self._active = True
             return frames.popleft()
+
+    def progress(self) -> None:
+        """Say that this party gets on, though it sends nothing: who waits goes on waiting."""
+        self._active = True
 
     # ---- the end ------------------------------------------------------------------------------
 
@@ -203,15 +209,18 @@ class RelayedTransport:
     def accept(self, sender: str, envelope: Envelope) -> None:
         """Take in an envelope; called by the engine's threads."""
         with self._changed:
+            self._met[sender] = time.monotonic()
             try:
                 kind, number, part, parts, content = _opened(envelope)
+                if kind != _WAITING:
+                    self._heard = time.monotonic()
                 if kind == _DATA:
                     self._accept_part(sender, number, part, parts, content)
                 elif kind == _ENDED:
                     self._ended[sender] = number
                 elif kind == _FAILED:
                     self._set_failed(*_failure(content))
-                else:
+                elif kind == _WAITING:
                     self._note_wait(sender, _wait(content))
             except WireError:
                 self._set_failed(sender, "it sent an envelope that is refused")
@@ -266,6 +275,7 @@ class RelayedTransport:
             while True:
                 try:
                     self._carry(peer, envelope)
+                    self._met[peer] = time.monotonic()
                     break
                 except Unreachable as error:
                     if self._done.is_set() or trouble.is_final(error.gone):
@@ -279,6 +289,9 @@ class RelayedTransport:
         """Ask every now and then whether a peer is still there, until it has ended."""
         trouble = Trouble()
         while not self._done.wait(_PROBE_EVERY) and peer not in self._ended:
+            if time.monotonic() - self._met[peer] < _PROBE_EVERY:
+                trouble = Trouble()
+                continue  # it has just sent something, or taken something in
             try:
                 self._probe(peer)
                 trouble = Trouble()
@@ -295,6 +308,15 @@ class RelayedTransport:
             elif time.monotonic() - seen >= _RELAY_SECONDS:
                 self._fail(RELAY, "it does not answer")
                 return
+
+    def _say_progress(self) -> None:
+        """Tell all peers every now and then that this party gets on, while it does."""
+        while not self._done.wait(_WORKING_EVERY):
+            if self._active:
+                self._active = False
+                for peer in self.peers:
+                    if peer not in self._ended and self._outbox[peer].empty():
+                        self._outbox[peer].put(self._note(_WORKING, b""))
 
     def _lose(self, peer: str) -> None:
         self._fail(peer if self._relayed() else RELAY, "it does not answer")
@@ -361,7 +383,7 @@ def _opened(envelope: Envelope) -> tuple[int, int, int, int, bytes]:
     if len(data) < _HEADER.size:
         raise WireError("An envelope is too short.")
     magic, version, kind, _, number, part, parts = _HEADER.unpack_from(data)
-    if magic != _MAGIC or version != _VERSION or kind > _FAILED:
+    if magic != _MAGIC or version != _VERSION or kind > _WORKING:
         raise WireError("An envelope is not one of ours.")
     return kind, number, part, parts, data[_HEADER.size :]
 

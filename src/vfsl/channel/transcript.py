@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from vfsl.record import Flow
@@ -47,10 +47,15 @@ class Transcript:
     ----------
     keep_views : bool
         Also keep the opened bytes that each party received, for privacy tests.
+    listen : callable, optional
+        Hears the name of each message when it is sent, for progress displays.
     """
 
-    def __init__(self, *, keep_views: bool = False) -> None:
+    def __init__(
+        self, *, keep_views: bool = False, listen: Callable[[str], None] | None = None
+    ) -> None:
         self.keep_views = keep_views
+        self._listen = listen
         self.entries: list[Entry] = []
         self.sights: list[Sight] = []
         self._lock = threading.Lock()
@@ -61,6 +66,8 @@ class Transcript:
             self.entries.append(
                 Entry(number, sender, receiver, name, kind, size, time.time(), fact)
             )
+        if self._listen is not None:
+            self._listen(name)
 
     def seen(self, receiver: str, sender: str, name: str, kind: str, body: bytes) -> None:
         if self.keep_views:

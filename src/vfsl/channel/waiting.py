@@ -1,9 +1,14 @@
-"""Finding deadlocks: who waits for whom, judged by message counts so that it is never wrong."""
+"""Waiting for a frame, and finding deadlocks: judged by message counts, so never wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from vfsl.errors import TimedOut
 
 
 @dataclass(frozen=True)
@@ -14,6 +19,11 @@ class Wait:
     name: str
     taken: int  # messages taken from that sender so far
     posted: Mapping[str, int]  # messages posted to each peer so far
+
+
+def late_message(me: str, sender: str, name: str, seconds: float) -> TimedOut:
+    """The error of a party whose patience has ended."""
+    return TimedOut(f"{me!r} waited {seconds:g} s for {name!r} from {sender!r}.", sender)
 
 
 class WaitGraph:
@@ -49,3 +59,42 @@ class WaitGraph:
             f"{party!r} waits for {self._waits[party].name!r} from {self._waits[party].sender!r}"
             for party in ring
         )
+
+
+def wait_for_frame(
+    frames: deque[bytes],
+    changed: threading.Condition,
+    timeout: float | None,
+    *,
+    late: Callable[[float], TimedOut],
+    check: Callable[[], None],
+    report: Callable[[], None],
+    report_after: float,
+    heard: Callable[[], float] = lambda: 0.0,
+) -> None:
+    """Wait until there is a frame, ``changed`` being held; raises ``late`` after ``timeout``.
+
+    Parameters
+    ----------
+    late : callable
+        The error for a wait of so many seconds.
+    check : callable
+        Raises if no frame can come any more.
+    report : callable
+        Tells the others, once, that this party waits; called after ``report_after`` seconds.
+    heard : callable
+        When the others were last heard to get on: the deadline counts from there.
+    """
+    started = time.monotonic()
+    reported = False
+    while not frames:
+        check()
+        now = time.monotonic()
+        left = None if timeout is None else max(started, heard()) + timeout - now
+        if left is not None and left <= 0:
+            raise late(timeout or 0.0)
+        pause = None if reported else report_after - (now - started)
+        if pause is not None and pause <= 0:
+            reported, pause = True, None
+            report()
+        changed.wait(min((x for x in (left, pause) if x is not None), default=None))

@@ -112,10 +112,14 @@ _TREES: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Pair:
-    """The estimators of a base for numbers and for classes."""
+    """The estimators of a base for numbers and for classes.
+
+    ``folds``: a cross-fit with so many parts also trains them, on the rows of all but one.
+    """
 
     numbers: Base
     classes: Base
+    folds: int = 5
 
     def of(self, *, classes: bool) -> Base:
         return self.classes if classes else self.numbers

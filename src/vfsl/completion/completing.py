@@ -34,14 +34,17 @@ from vfsl.completion.routing import (
 from vfsl.completion.shift import MeasureShift, Shift
 from vfsl.completion.sides import Side
 from vfsl.completion.targets import Target, targets_of
-from vfsl.completion.vfpum import VFPUM, Stop
+from vfsl.completion.vfpum import VFPUM, OnColumns, Stop
 from vfsl.data import PartyTable
 from vfsl.data.checks import counted
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators.association import Association
 from vfsl.estimators.base import Federated, Rows, StepReport
+from vfsl.progress import Event, OnEvent
 from vfsl.store import Checkpoints
 
+# Steps between the parties, beside the association.
+CROSS_FIT, VFPU_M, DIRECT, SHIFT = "cross-fit", "vfpu-m", "direct model", "shift"
 LEAST_OVERLAP = 30
 # A column with fewer known cells on the common rows is not worth a model.
 LEAST_KNOWN = 30
@@ -93,6 +96,14 @@ class Settings:
     def model(self, pair: Pair, rounds: int) -> VFPUM:
         return VFPUM(pair, self.alpha, self.k, rounds, self.confidence, self.context, self.stop)
 
+    def role(self, step: str, pair: Pair) -> Callable[..., Any]:
+        """What every party runs in a step of that name; the same wherever the party is."""
+        if step == CROSS_FIT:
+            return CrossFit(pair, self.folds, self.confidence == "spread").train
+        if step == SHIFT:
+            return MeasureShift().train
+        return self.model(pair, self.rounds if step == VFPU_M else 1).train
+
     def plain(self) -> dict[str, Any]:
         """For the run record."""
         names = ("tau", "alpha", "k", "rounds", "confidence", "context", "aggregate", "shrink")
@@ -112,6 +123,7 @@ class Completing:
     given: str
     missing: str
     state: Mapping[str, Path | str]
+    on_event: OnEvent | None = None
 
     def complete(self) -> Completion:
         """All steps."""
@@ -220,9 +232,8 @@ class Completing:
         best: dict[str, Fold] = {}
         choice: dict[str, int] = {}
         for number, pair in enumerate(self.how.bases):
-            spread = self.how.confidence == "spread"
-            model = CrossFit(pair, self.how.folds, spread)
-            answers, report = self._run("cross-fit", model.train, pair, {"columns": names}, {})
+            own = {"columns": names, "on_columns": self._listener(CROSS_FIT)}
+            answers, report = self._run(CROSS_FIT, pair, own, {})
             found: dict[str, Fold] = answers[self.missing]
             report(metrics={name: round(self._skill(fold)[0], 3) for name, fold in found.items()})
             for name, fold in found.items():
@@ -257,12 +268,13 @@ class Completing:
             own: dict[str, Any] = {"columns": names, "spread": spread}
             if model.context == "preliminary":
                 own["context"] = self._preliminary()
-            step = "vfpu-m" if rounds > 1 else "direct model"
+            step = VFPU_M if rounds > 1 else DIRECT
+            own["on_columns"] = self._listener(step)
             kept = {
                 party: self._keeper(party, f"{step} {number}", names)
                 for party in (self.given, self.missing)
             }
-            answers, report = self._run(step, model.train, pair, own, kept)
+            answers, report = self._run(step, pair, own, kept)
             outcome: Outcome = answers[self.missing]
             for found in outcome.found.values():
                 name = found.target.name
@@ -305,10 +317,22 @@ class Completing:
             fold,
         )
 
+    def _listener(self, step: str) -> OnColumns | None:
+        """Makes events of what the missing party says of its columns."""
+        tell = self.on_event
+        if tell is None:
+            return None
+
+        def hear(names: Sequence[str], done: int, total: int) -> None:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            tell(Event(step, f"{names[0]}{more}", done, total))
+
+        return hear
+
     def _shift(self) -> Shift | None:
         if self.how.shift == "none":
             return None
-        answers, report = self._run("shift", MeasureShift().train, self.how.bases[0], {}, {})
+        answers, report = self._run(SHIFT, self.how.bases[0], {}, {})
         shift: Shift = answers[self.missing]
         report(metrics={"auc of common against remaining rows": shift.auc})
         return shift
@@ -316,12 +340,12 @@ class Completing:
     def _run(
         self,
         step: str,
-        role: Callable[..., Any],
         pair: Pair,
         own: Mapping[str, Any],
         kept: Mapping[str, Checkpoints | None],
     ) -> tuple[dict[str, Any], StepReport]:
-        """Run a role at all parties; ``own`` goes to the missing party only."""
+        """Run a step at all parties; ``own`` goes to the missing party only."""
+        role = self.how.role(step, pair)
         roles = replace(self.fed.roles(self.missing, pair.work), feature_holders=(self.given,))
         jobs: dict[str, Callable[[Channel], Any]] = {}
         for party in roles.everyone:
@@ -332,6 +356,7 @@ class Completing:
             jobs[party] = partial(role, side=self.sides.get(party), role=roles, rng=rng, **more)
         settings = {"given": self.given, "missing": self.missing, **self.how.plain()}
         settings |= {"scheme": roles.scheme, "security": roles.security}
+        settings["base"] = self.how.bases.index(pair)
         return self.fed.run(step, jobs, settings)
 
     def _keeper(self, party: str, step: str, names: Sequence[str]) -> Checkpoints | None:

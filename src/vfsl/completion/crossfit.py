@@ -17,7 +17,7 @@ from vfsl.completion.pieces import DISCLOSURES, OVERLAP, REST, Leader, Scope, fo
 from vfsl.completion.selection import Booleans, Floats
 from vfsl.completion.sides import Side, context_table
 from vfsl.completion.targets import Target, targets_of
-from vfsl.completion.vfpum import groups_of, prepared
+from vfsl.completion.vfpum import OnColumns, groups_of, prepared
 from vfsl.data import PartyTable
 from vfsl.data.checks import check_count
 from vfsl.errors import ConfigError
@@ -82,8 +82,9 @@ class CrossFit:
         role: Roles,
         rng: np.random.Generator,
         columns: Sequence[str] = (),
+        on_columns: OnColumns | None = None,
     ) -> dict[str, Fold]:
-        """One party's side; the folds by column at the missing party."""
+        """One party's side; the folds by column at the missing party, who may hear of progress."""
         check_count("CrossFit", "folds", self.folds, 2)
         pair = make_pair(self.base)
         channel = channel.within(self.name, DISCLOSURES)
@@ -98,6 +99,8 @@ class CrossFit:
         by_name = {target.name: target for target in targets}
         found: dict[str, Fold] = {}
         for number, names in enumerate(groups_of(targets, pair)):
+            if on_columns is not None:
+                on_columns(names, len(found), len(targets))
             group = [by_name[name] for name in names]
             found |= _Crossing(leader, side.table.party, self.folds, number).run(group, self.spread)
         leader.end()

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from vfsl.completion.bases import Pair, make_pair
 from vfsl.completion.completed import Completion
 from vfsl.completion.completing import Completable, Completing, Settings
 from vfsl.completion.low import Method
+from vfsl.completion.picture import picture
 from vfsl.completion.vfpum import Stop
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
+from vfsl.progress import OnEvent
+from vfsl.record import StepRecord
 
 # What a preset stands for, where a parameter is left to it.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {"tau": None, "confidence": "spread", "context": "none", "shrink": True},
     "seed": {"tau": 0.5, "confidence": "seed", "context": "preliminary", "shrink": False},
 }
+
+
+class Recording(Completable, Protocol):
+    """A federation that keeps a record of all parties' steps, as a simulation does."""
+
+    @property
+    def steps(self) -> Sequence[StepRecord]: ...
+
+    def adopt(self, step: StepRecord) -> None: ...
 
 
 @dataclass
@@ -82,11 +95,12 @@ class FedPSG:
 
     def fit_complete(
         self,
-        fed: Completable,
+        fed: Recording,
         given: str = "A",
         missing: str = "B",
         *,
         state: Mapping[str, Path | str] | None = None,
+        on_event: OnEvent | None = None,
     ) -> Completion:
         """Learn from the common rows and complete the others.
 
@@ -100,12 +114,35 @@ class FedPSG:
             The party whose columns they lack.
         state : mapping of party to folder, optional
             Where a party keeps finished columns: the same call goes on from there.
+        on_event : callable, optional
+            Hears an `Event` when work on a column, or on several together, begins; must pickle if
+            the federation runs on processes.
 
         Returns
         -------
         Completion
         """
-        return Completing(self.settings(), fed, given, missing, state or {}).complete()
+        settings, before = self.settings(), len(fed.steps)
+        started = time.perf_counter()
+        done = Completing(settings, fed, given, missing, state or {}, on_event).complete()
+        together = sum(step.seconds for step in fed.steps[before:])
+        details = {"given": given, "missing": missing, **picture(done)}
+        # What the missing party did alone, and what came of it all.
+        fed.adopt(
+            StepRecord(
+                "completion",
+                {"given": given, "missing": missing, **settings.plain()},
+                time.perf_counter() - started - together,
+                metrics={
+                    "columns": len(done.columns),
+                    "rows": len(done.ids),
+                    **details["verdicts"],
+                },
+                notes=done.notes,
+                details=details,
+            )
+        )
+        return done
 
     def settings(self) -> Settings:
         """The parameters, checked, with what the preset says where one was not given."""
@@ -121,7 +158,7 @@ class FedPSG:
             tau=self._tau(),
             low=self.low,
             methods=tuple(self.methods),
-            bases=tuple(make_pair(base) for base in bases),
+            bases=tuple(replace(make_pair(base), folds=self.folds) for base in bases),
             alpha=self.alpha,
             k=self.k,
             rounds=self.rounds,

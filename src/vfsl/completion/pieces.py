@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,8 +34,13 @@ _MOST = 1 << 40
 
 DISCLOSURES: Disclosures = {
     "rows": Disclosure(int, "how many rows the sender has that are not common"),
-    "finished": Disclosure(int, "how many groups of columns an earlier attempt has finished"),
-    "resume": Disclosure(int, "how many groups of columns all parties have finished"),
+    "finished": Disclosure(int, "how many models of groups of columns the sender has"),
+    "kept": Disclosure(
+        list, "how many pieces of work an earlier attempt had done when it kept each group"
+    ),
+    "resume": Disclosure(
+        dict, "how many groups of columns all parties have finished, by how many pieces of work"
+    ),
     "work": Disclosure(
         dict,
         "whether numbers or classes are predicted next, from which rows that both know, and "
@@ -115,24 +121,20 @@ class Leader:
     common: int
     kept: Keeper | None = None
     others: int = field(init=False)
-    resume: int = field(init=False)
+    resume: int = field(init=False)  # groups
+    pieces: int = field(init=False)  # done so far, those of earlier attempts included
 
     def __post_init__(self) -> None:
         given = self.role.feature_holders[0]
         self.others = expect_integer(
             self.channel.receive(given, "rows"), sender=given, name="rows", low=0, high=_MOST
         )
-        theirs = expect_integer(
-            self.channel.receive(given, "finished"),
-            sender=given,
-            name="finished",
-            low=0,
-            high=_MOST,
-        )
-        self.resume = min(theirs, finished(self.kept))
+        theirs, mine = self.channel.receive(given, "kept"), pieces_kept(self.kept)
+        self.resume = common_groups(mine, theirs)
+        self.pieces = mine[self.resume - 1] if self.resume else 0
         for party in self._told:
-            self.channel.send(party, "resume", self.resume)
-        self._number = 0
+            order = {"groups": self.resume, "pieces": self.pieces}
+            self.channel.send(party, "resume", order)
         words = self.rng.integers(0, 1 << 32, 4).tolist()
         self._words = [int(word) for word in words]
 
@@ -169,7 +171,7 @@ class Leader:
             Of the scored rows, as the base gives them.
         """
         base = self.pair.of(classes=classes)
-        here = self.channel.within(f"piece {self._number}")
+        here = self.channel.within(f"piece {self.pieces}")
         order = {
             "task": CLASSES if classes else NUMBERS,
             "train": train.to_wire(),
@@ -180,8 +182,8 @@ class Leader:
             here.send(party, "work", order)
         trained = train.places(self.common, self.others)
         part = Part(table, trained, target[trained], None if weights is None else weights[trained])
-        rng = np.random.default_rng([*self._words, self._number])
-        self._number += 1
+        rng = np.random.default_rng([*self._words, self.pieces])
+        self.pieces += 1
         share = base.train(here, part, role=self.role, rng=rng)
         if share is None:
             raise ConfigError("The base of VFPU-M gave the label holder no share of the model.")
@@ -196,7 +198,7 @@ class Leader:
     def end(self) -> None:
         """Tell the others that all is done."""
         for party in self._told:
-            self.channel.within(f"piece {self._number}").send(party, "work", {"task": END})
+            self.channel.within(f"piece {self.pieces}").send(party, "work", {"task": END})
 
 
 def follow(
@@ -211,12 +213,15 @@ def follow(
     leader, shares = role.label_holder, {}
     if side is not None:
         channel.send(leader, "rows", len(side.rest))
-        channel.send(leader, "finished", finished(kept))
-    resume = channel.receive(leader, "resume")
-    expect_integer(resume, sender=leader, name="resume", low=0, high=_MOST)
+        channel.send(leader, "kept", pieces_kept(kept))
+    order = channel.receive(leader, "resume")
+    # Piece numbers go on where they were: what is drawn for a piece depends on its number.
+    resume, number = (
+        expect_integer(order.get(name), sender=leader, name=name, low=0, high=_MOST)
+        for name in ("groups", "pieces")
+    )
     if kept is not None and side is not None:
         shares = {group: share_from(kept.load(_name(group))["share"]) for group in range(resume)}
-    number = 0
     words = [int(word) for word in rng.integers(0, 1 << 32, 4)]
     while True:
         here = channel.within(f"piece {number}")
@@ -235,7 +240,7 @@ def follow(
         if share is not None and side is not None:
             shares[group] = share
             if kept is not None:
-                kept.save(_name(group), {"share": plain(share)})
+                kept.save(_name(group), {"share": plain(share), "pieces": number})
 
 
 def knows_scores(base: Base, train: Scope, score: Scope) -> bool:
@@ -271,12 +276,21 @@ def share_from(content: Mapping[str, Any]) -> Share:
     return Share(**content)
 
 
-def finished(kept: Keeper | None) -> int:
-    """How many groups, from the first on, a party has kept."""
-    count = 0
-    while kept is not None and kept.load(_name(count)) is not None:
-        count += 1
-    return count
+def pieces_kept(kept: Keeper | None) -> list[int]:
+    """How many pieces a party had done when it last kept each group, from the first on."""
+    found: list[int] = []
+    while kept is not None and (content := kept.load(_name(len(found)))) is not None:
+        found.append(int(content["pieces"]))
+    return found
+
+
+def common_groups(mine: list[int], theirs: list[Any]) -> int:
+    """How many groups, from the first on, both parties kept after the same piece of work.
+
+    The given party keeps its share after each piece, so its last group may be an unfinished one.
+    """
+    pairs = zip(mine, theirs, strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def _name(group: int) -> str:

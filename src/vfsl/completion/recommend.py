@@ -12,6 +12,7 @@ import pandas as pd
 
 from vfsl.channel import Channel, run_together
 from vfsl.completion.columns import MEAN, filled_by_baseline
+from vfsl.completion.comparing import comparison
 from vfsl.completion.completed import Completion, whole_table
 from vfsl.completion.downstream import WAYS, Downstream, Trained, Way, label_of
 from vfsl.completion.ensembles import blank
@@ -180,8 +181,36 @@ def recommend(
     settings |= {"ways": [way.name for way in ways], "scheme": roles.scheme}
     trained, report = fed.run("downstream", jobs, settings)
     advice = judged(trained, model, target[: len(side.overlap)], task, (given, column), missing)
-    report(metrics={name: float(score) for name, score in advice.table["score"].items()})
+    report(
+        metrics={name: float(score) for name, score in advice.table["score"].items()},
+        details=_compared(advice, trained[given], target[: len(side.overlap)], missing),
+    )
     return advice
+
+
+def _compared(
+    advice: Advice, trained: Mapping[str, Trained], truth: Array, missing: str
+) -> dict[str, Any]:
+    """All ways with bounds, for the report."""
+    held = {name: one.held for name, one in trained.items() if one.held is not None}
+    weights = advice.weights
+    blend = sum(weights[name] * held[name] for name in held if weights[name] > 0)
+    classes = advice.classes
+    codes = truth.astype(float) if classes is None else np.searchsorted(classes, truth)
+    by_fill = {way.fill: way.name for way in reversed(advice.model.ways) if way.rest}
+    found = comparison(
+        {**held, "blend": np.asarray(blend)},
+        codes,
+        None if classes is None else len(classes),
+        alone=by_fill.get(None),
+        missing=by_fill.get("nothing"),
+        completed=by_fill.get("gated", by_fill.get("completed")),
+        best="blend",
+        measure=advice.measure,
+        parties=(advice.label[0], missing),
+    )
+    shares = {str(name): float(weight) for name, weight in weights.items()}
+    return found | {"weights": shares, "advice": advice.text}
 
 
 def fills(completion: Completion, rng: np.random.Generator) -> dict[str, PartyTable]:

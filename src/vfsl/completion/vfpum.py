@@ -54,6 +54,8 @@ from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.estimators.base import Part, Roles, Share
 
+# Which columns are next, how many are done, of how many.
+OnColumns = Callable[[Sequence[str], int, int], None]
 # True ends the loop of a column: its rounds so far, the last one last.
 Stop = Callable[[Sequence[Mapping[str, Any]]], bool]
 
@@ -106,6 +108,7 @@ class VFPUM:
         context: PartyTable | None = None,
         spread: Mapping[str, Floats] | None = None,
         kept: Keeper | None = None,
+        on_columns: OnColumns | None = None,
     ) -> Outcome:
         """One party's side.
 
@@ -121,6 +124,8 @@ class VFPUM:
             At the missing party: the expected error of each remaining row, by numeric column.
         kept : Keeper, optional
             Where this party keeps finished groups of columns, to go on from after a failure.
+        on_columns : callable, optional
+            At the missing party: hears which columns are next, how many are done, of how many.
         """
         self.check()
         pair = make_pair(self.base)
@@ -129,7 +134,7 @@ class VFPUM:
             if side is None:
                 raise ConfigError(f"Party {channel.me!r} needs its table to complete it.")
             leader = Leader(channel, pair, role, rng, len(side.overlap), kept)
-            return self._lead(leader, side, columns, context, spread or {})
+            return self._lead(leader, side, columns, context, spread or {}, on_columns)
         components = None
         if side is not None:
             side, components = prepared(side, pair)
@@ -222,11 +227,14 @@ class VFPUM:
         columns: Sequence[str],
         context: PartyTable | None,
         spread: Mapping[str, Floats],
+        on_columns: OnColumns | None,
     ) -> Outcome:
         targets = targets_of(side.table.take(side.overlap), columns)
         outcome = Outcome({}, {}, groups_of(targets, leader.pair, together=self.context == "none"))
         by_name = {target.name: target for target in targets}
         for number, names in enumerate(outcome.groups):
+            if on_columns is not None:
+                on_columns(names, len(outcome.found), len(targets))
             group = [by_name[name] for name in names]
             if number < leader.resume and leader.kept is not None:
                 content = leader.kept.load(f"group {number}")
@@ -239,7 +247,11 @@ class VFPUM:
                 found, share = self._loop(leader, side, group, context, spread, number)
                 outcome.shares[number] = share
                 if leader.kept is not None:
-                    content = {"found": [one.to_dict() for one in found], "share": plain(share)}
+                    content = {
+                        "found": [one.to_dict() for one in found],
+                        "share": plain(share),
+                        "pieces": leader.pieces,
+                    }
                     leader.kept.save(f"group {number}", content)
             outcome.found |= {one.target.name: one for one in found}
         leader.end()
@@ -265,7 +277,7 @@ class VFPUM:
             placeholder=not leader.pair.linear,
         )
         if own is not None and leader.pair.linear:
-            most = columns_for(leader.common)
+            most = columns_for(leader.common, leader.pair.folds)
             table = Components.fit(table, leader.common, most).transform(table)
         found = [nothing_yet(target, leader.others) for target in group]
         open_: list[Found] = list(found)
@@ -364,12 +376,12 @@ def prepared(side: Side, pair: Pair) -> tuple[Side, Components | None]:
     """The given party's columns as its base takes them."""
     if not pair.linear:
         return side, None
-    return principal(side, columns_for(len(side.overlap)))
+    return principal(side, columns_for(len(side.overlap), pair.folds))
 
 
-def columns_for(common: int) -> int:
-    """How many columns a party may bring to a linear model: a cross-fit trains on 4/5 of rows."""
-    return max(int(common * 0.8) // ROWS_PER_COLUMN, 1)
+def columns_for(common: int, folds: int) -> int:
+    """How many columns a party may bring to a linear model that a cross-fit trains as well."""
+    return max(common * (folds - 1) // folds // ROWS_PER_COLUMN, 1)
 
 
 def groups_of(targets: Sequence[Target], pair: Pair, *, together: bool = True) -> list[list[str]]:

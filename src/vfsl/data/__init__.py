@@ -3,7 +3,7 @@
 from vfsl.data.catalog import available, load
 from vfsl.data.columns import Kind
 from vfsl.data.dataset import Dataset, Images
-from vfsl.data.files import FILE_ROW, read_ids, read_table, write_table
+from vfsl.data.files import FILE_ROW, column_names, read_ids, read_table, write_table
 from vfsl.data.findings import Finding, inspect
 from vfsl.data.preprocess import Encoded, Encoder
 from vfsl.data.split import Split, halves, split_vertically
@@ -22,6 +22,7 @@ __all__ = [
     "Split",
     "Synthetic",
     "available",
+    "column_names",
     "halves",
     "inspect",
     "load",

@@ -135,6 +135,20 @@ def read_ids(
     return PartyTable.from_frame(frame, party=party, id=id, duplicates=duplicates)
 
 
+def column_names(path: str | Path, *, party: str) -> list[str]:
+    """The columns of a file, in its order; of its rows only the first few are looked at."""
+    with _reading(path, party) as (file, suffix, where):
+        if suffix in _PARQUET:
+            try:
+                return list(pyarrow.parquet.read_schema(file).names)
+            except (pa.ArrowException, OSError):
+                raise DataError(f"{where} is not a Parquet file, or is damaged.") from None
+        first = _first_rows(file, _separator(file, suffix, None, []), 1)
+    if not first:
+        raise DataError(f"{where} is not a CSV file.")
+    return first[0]
+
+
 @contextmanager
 def _reading(path: str | Path, party: str) -> Iterator[tuple[Path, str, str]]:
     """A file that is there and not empty, its suffix, and how errors call it."""

@@ -196,7 +196,7 @@ def make_parties(
     for party, table in dealt.tables.items():
         tables[party] = _with_holes(table, columns[party], missing, rng)
     if "A" in held:
-        tables["A"][LABEL] = _hidden(tables["A"][LABEL], rng.random(len(tables["A"])) >= labelled)
+        tables["A"][LABEL] = hidden(tables["A"][LABEL], rng.random(len(tables["A"])) >= labelled)
     return Synthetic(tables, truth, LABEL, columns, dealt.overlap, known)
 
 
@@ -300,11 +300,11 @@ def _with_holes(
         if len(table):
             # A column without a single value would not be a table that a party brings.
             holes[rng.integers(len(table))] = False
-        table[name] = _hidden(table[name], holes)
+        table[name] = hidden(table[name], holes)
     return table
 
 
-def _hidden(values: pd.Series[Any], holes: Array) -> pd.Series[Any]:
+def hidden(values: pd.Series[Any], holes: Array) -> pd.Series[Any]:
     """The column with holes, in a type that has room for them."""
     if not holes.any():
         return values

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,8 +25,10 @@ from vfsl.deploy.config import load_party, seal_key
 from vfsl.deploy.consent import agreement, refusals
 from vfsl.deploy.job import SharedJob, opened_job
 from vfsl.deploy.runs import Refused, RunFolder
-from vfsl.deploy.steps import STEPS, Site, run_step
+from vfsl.deploy.steps import STEPS, run_step
+from vfsl.deploy.view import Site
 from vfsl.errors import ConfigError, ProtocolError
+from vfsl.job.schema import TrainStep
 from vfsl.record import PartyFacts, RunRecord, StepRecord, fingerprint, versions
 from vfsl.store import read_json, write_json
 from vfsl.values import Disclosure, Disclosures
@@ -58,6 +60,8 @@ class Ending(Transport, Protocol):
 
     on_failure: Callable[[str, str], None] | None
 
+    def progress(self) -> None: ...
+
     def close(self) -> None: ...
 
     def abandon(self, error: BaseException) -> None: ...
@@ -87,7 +91,7 @@ def take_part(
     kept.publish()
 
 
-def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Transport) -> None:
+def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Ending) -> None:
     mine = load_party(folder)
     if mine.party != transport.me:
         raise ConfigError(f"{folder} is the folder of {mine.party!r}, not of {transport.me!r}.")
@@ -102,7 +106,7 @@ def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Trans
     if not reasons and mine.role == "data":
         table = mine.read_table(folder)
         reasons = _missing_label(mine.party, table, job)
-    site = Site(mine, job, table, folder, kept.state)
+    site = Site(mine, job, table, folder, kept.state, transport.progress)
     done = kept.finished_steps(facts.job)
     answer = {"agrees": not reasons, "reasons": reasons, "finished": done, "plan": ""}
     if not reasons and table is not None:
@@ -174,7 +178,8 @@ def common_start(job: SharedJob, answers: dict[str, dict[str, Any]]) -> int:
 
 def _missing_label(me: str, table: PartyTable, job: SharedJob) -> list[str]:
     """A label that the job wants of this party and its table does not have."""
-    wanted = {step.label[1] for step in job.steps if hasattr(step, "label") and step.label[0] == me}
+    labels = [step.label for step in job.steps if isinstance(step, TrainStep)]
+    wanted = {column for party, column in labels if party == me}
     return [f"{me!r} has no column {name!r}." for name in sorted(wanted - set(table.columns))]
 
 
@@ -185,7 +190,7 @@ def _timed_step(site: Site, sealed: Transport, step: Any, number: int) -> StepRe
     started = time.perf_counter()
     outcome = run_step(site, channel.within(f"step {number}"), step)
     seconds = time.perf_counter() - started
-    record = StepRecord(
+    return StepRecord(
         outcome.name,
         outcome.settings,
         seconds,
@@ -193,8 +198,9 @@ def _timed_step(site: Site, sealed: Transport, step: Any, number: int) -> StepRe
         outcome.rounds,
         outcome.stop_reason,
         outcome.notes,
+        transcript.flows(outcome.name),
+        outcome.details,
     )
-    return replace(record, flows=transcript.flows(outcome.name))
 
 
 def _agreement_record(job: SharedJob, facts: Announced, transcript: Transcript) -> StepRecord:

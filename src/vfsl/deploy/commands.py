@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
-from vfsl.deploy.config import Project, sentence
+from vfsl.deploy.config import Project, checked
 from vfsl.deploy.provision import address, init_project, join_site, request_site, sign_requests
 from vfsl.deploy.sites import LOG_FILE, check_site, start_site
 from vfsl.deploy.submit import fetch_results, resume_run, status_lines, submit_job, wait_for
@@ -91,9 +90,11 @@ def deploy_app(say: Say) -> typer.Typer:
         run = resume_run(folder, resume) if resume else submit_job(folder, job or Path())
         say(f"Run: {run}")
         if wait > 0:
-            wait_for(folder, run, wait)
+            ended = wait_for(folder, run, wait)
             for line in status_lines(folder, run):
                 say(line)
+            if ended.state != "finished":
+                raise typer.Exit(1)  # a scheduler takes notice
 
     @app.command()
     def status(
@@ -120,13 +121,5 @@ def deploy_app(say: Say) -> typer.Typer:
 def _project(
     name: str, relay: str, parties: list[str], key_holder: str, submitters: list[str]
 ) -> Project:
-    try:
-        return Project(
-            name=name,
-            relay=address(relay),
-            parties=parties,
-            key_holder=key_holder,
-            submitters=submitters,
-        )
-    except ValidationError as error:
-        raise ConfigError(sentence(error)) from None
+    content = {"name": name, "relay": address(relay).model_dump(), "parties": parties}
+    return checked(Project, content | {"key_holder": key_holder, "submitters": submitters})

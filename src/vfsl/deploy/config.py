@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, get_args
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from vfsl.align import Limits
 from vfsl.data import PartyTable, read_table
 from vfsl.errors import ConfigError, StoreError
+from vfsl.job.fields import STEP_FIELDS, STEPS, Strict
+from vfsl.job.mistakes import Location, sentence
 from vfsl.store import write_text
 
 PARTY_FILE = "party.toml"
@@ -29,14 +33,10 @@ RELAY_NAME = "relay"  # in commands; the engine knows the relay by its host name
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
 Settings = TypeVar("Settings", bound=BaseModel)
 
 
-class Address(_Strict):
+class Address(Strict):
     """Where the relay listens."""
 
     host: str = Field(min_length=1)
@@ -44,7 +44,7 @@ class Address(_Strict):
     admin_port: int = Field(ge=1, le=65_535)
 
 
-class Project(_Strict):
+class Project(Strict):
     """Who takes part; the same file at all parties."""
 
     name: str
@@ -89,18 +89,18 @@ class Project(_Strict):
         return "\n".join(lines) + "\n"
 
 
-class TableSection(_Strict):
+class TableSection(Strict):
     """A party's table, and which of its columns a job may use."""
 
     path: str
     id: str | list[str]
     columns: list[str] = Field(min_length=1)
     label: str | None = None
-    kinds: dict[str, Literal["numeric", "categorical"]] = {}
+    kinds: dict[str, Literal["numeric", "categorical"]] = Field(default={})
     duplicates: Literal["error", "first"] = "error"
 
 
-class LimitSection(_Strict):
+class LimitSection(Strict):
     """How much a peer may ask, and how long a run may wait for one message."""
 
     asked: int = Field(default=10_000_000, ge=0)
@@ -110,14 +110,14 @@ class LimitSection(_Strict):
     seconds: float = Field(default=3600.0, gt=0)
 
 
-class AllowSection(_Strict):
+class AllowSection(Strict):
     """What this party agrees to; a job that asks for more is refused before anything is sent."""
 
-    submitters: list[str] = []
-    steps: list[str] = ["align", "train"]
-    models: list[str] = []
-    disclosures: list[str] = []
-    outputs: list[str] = []
+    submitters: list[str] = Field(default=[])
+    steps: list[str] = Field(default=["align", "train"])
+    models: list[str] = Field(default=[])
+    disclosures: list[str] = Field(default=[])
+    outputs: list[str] = Field(default=[])
     security: Literal[128, 112] = 128
 
     @field_validator("disclosures", "outputs")
@@ -135,6 +135,8 @@ DISCLOSURES = {
     "training scores": "the label holder sees the total score of every training row",
     "tree partitions": "the label holder sees which way rows go at every split of the others",
     "cross-gram": "one party sees the products of its own columns with the other's",
+    "associations": "two parties see how strongly their columns go together, one without names",
+    "row differences": "a party sees how unlike its common rows each row of the other is",
     "row lists": "feature holders learn who the known positives are",
     "strangers": "the positive holder receives ids that it did not know",
 }
@@ -145,13 +147,13 @@ OUTPUTS = {
 }
 
 
-class PartyFile(_Strict):
+class PartyFile(Strict):
     """One party's own settings."""
 
     party: str
     role: Literal["data", "key holder", "relay"] = "data"
     table: TableSection | None = None
-    peers: dict[str, str] = {}
+    peers: dict[str, str] = Field(default={})
     limits: LimitSection = LimitSection()
     allow: AllowSection = AllowSection()
 
@@ -193,12 +195,13 @@ class PartyFile(_Strict):
 
 def load_project(path: Path) -> Project:
     """Read and check project.toml."""
-    return _load(path, Project)
+    return checked(Project, read_toml(path), path)
 
 
 def load_party(folder: Path) -> PartyFile:
     """Read and check the party file in a party's folder."""
-    return _load(folder / PARTY_FILE, PartyFile)
+    path = folder / PARTY_FILE
+    return checked(PartyFile, read_toml(path), path)
 
 
 def seal_key(folder: Path) -> X25519PrivateKey:
@@ -253,34 +256,37 @@ def party_template(project: Project, name: str, role: str) -> str:
     return "\n".join(head + (table if role == "data" else []) + rest) + "\n"
 
 
-def _load(path: Path, kind: type[Settings]) -> Settings:
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file."""
     try:
-        with path.open("rb") as file:
-            content: dict[str, Any] = tomllib.load(file)
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist.") from None
     except IsADirectoryError:
         raise ConfigError(f"{path} is a folder.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+
+
+def checked(kind: type[Settings], content: Mapping[str, Any], path: Path | None = None) -> Settings:
+    """Settings from plain values; a mistake is one sentence that names the field."""
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise ConfigError(f"In {path}: {sentence(error)}") from None
+        where = "" if path is None else f"In {path}: "
+        words = sentence(error, partial(_known_fields, kind), STEPS)
+        raise ConfigError(where + words) from None
 
 
-def sentence(error: ValidationError) -> str:
-    """The first mistake of a settings file, in one sentence."""
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the file"
-    if first["type"] == "extra_forbidden":
-        return f"{where} is not a known field."
-    if first["type"] == "missing":
-        return f"{where} is missing."
-    if first["type"] == "value_error":
-        return f"{first['ctx']['error']}."
-    wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
-    return f"{where} must be {wanted}. Got {first.get('input')!r:.80} instead."
+def _known_fields(kind: type[BaseModel], location: Location) -> list[str]:
+    """The fields of the section in which an unknown one was found."""
+    if location[0] == "steps":
+        return list(STEP_FIELDS[str(location[2])].model_fields)
+    for name in location[:-1]:
+        found = kind.model_fields[str(name)].annotation
+        options = [one for one in (found, *get_args(found)) if isinstance(one, type)]
+        kind = next((one for one in options if issubclass(one, BaseModel)), kind)
+    return list(kind.model_fields)
 
 
 def _public_key(peer: str, text: str) -> X25519PublicKey:

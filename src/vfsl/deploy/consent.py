@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from vfsl.completion.completing import Settings
 from vfsl.deploy.config import DISCLOSURES, OUTPUTS, PARTY_FILE, PartyFile
 from vfsl.deploy.job import SharedJob
 from vfsl.estimators import LogisticRegression
 from vfsl.estimators.trees import TreeModel
-from vfsl.job.schema import PuStep, Step, TrainStep
+from vfsl.job.schema import CompleteStep, PuStep, Step, TrainStep
 from vfsl.pu import PRESETS
 
 What = Literal["disclosure", "output"]
@@ -39,7 +40,22 @@ def asks_of(step: Step) -> list[tuple[What, str]]:
         if step.consent:
             asks.append(("disclosure", "strangers"))
         asks.append(("output", "reliable positives"))
+    if isinstance(step, CompleteStep):
+        asks += _asks_of_completion(step.method().settings())
     return asks
+
+
+def _asks_of_completion(how: Settings) -> Iterator[tuple[What, str]]:
+    """Nobody but the missing party knows which columns are categories, so all is asked for."""
+    if any(pair.linear for pair in how.bases):
+        yield "disclosure", "training scores"
+    if not all(pair.linear for pair in how.bases):
+        yield "disclosure", "tree partitions"
+    if how.tau is not None:
+        yield "disclosure", "associations"
+    if how.shift != "none":
+        yield "disclosure", "row differences"
+    yield "output", "completed columns"
 
 
 def refusals(
@@ -77,7 +93,7 @@ def _refusals(
             f"{job.run.seconds:g}."
         )
     for number, step in enumerate(job.steps, start=1):
-        concerned = me in job.aligned_before(number)  # the columns of others are theirs to give
+        concerned = me in job.concerned_in(number)  # the columns of others are theirs to give
         for text in _step_refusals(mine, step, known_steps, concerned):
             yield f"Step {number}: {text}"
 

@@ -25,6 +25,7 @@ _EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
 _tool_lock = threading.Lock()
 # Parts of the default kit that send a site's log files to the server, or take them there.
 _LOG_PARTS = {"site_log_streamer", "log_receiver"}
+_CALLS = "nvflare.collab.runtime.cell_dispatcher.CellDispatcher"
 _NO = "none"
 
 
@@ -90,6 +91,9 @@ def make_strict(kit: Path, storage: Path, extra_classes: Sequence[str] = ()) -> 
     lead = nothing | {"submit_job": "any", "manage_job": "n:submitter", "view": "any"}
     roles = {"project_admin": nothing, "org_admin": nothing, "lead": lead, "member": nothing}
     write_json(local / "authorization.json", {"format_version": "1.0", "permissions": roles})
+    logging = read_json(local / "log_config.json.default")
+    logging["loggers"][_CALLS] = {"level": "WARNING"}  # else two lines for every message
+    write_json(local / "log_config.json", logging)
 
 
 def start(kit: Path, log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -9,21 +9,27 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from vfsl.deploy.config import sentence
+from vfsl.deploy.config import checked, read_toml
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.job.schema import AlignStep, Step, check
+from vfsl.job.fields import Strict
+from vfsl.job.schema import (
+    AlignStep,
+    AnyStep,
+    CompleteStep,
+    EvaluateStep,
+    Step,
+    TrainStep,
+    check,
+)
 
 
-class RunTerms(BaseModel):
+class RunTerms(Strict):
     """Settings of the whole run; a deployment has no ``plain`` scheme and no local channel."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     seed: int = 0
     scheme: Literal["auto", "paillier", "bfv"] = "auto"
@@ -32,10 +38,8 @@ class RunTerms(BaseModel):
     seconds: float = Field(default=600.0, gt=0, strict=False)  # longest wait for one message
 
 
-class SharedJob(BaseModel):
+class SharedJob(Strict):
     """What all parties of a run know of it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     run: RunTerms = RunTerms()
     parties: list[str] = Field(min_length=2)
@@ -49,6 +53,10 @@ class SharedJob(BaseModel):
             raise ValueError("parties names a party twice")
         if not isinstance(self.steps[0], AlignStep):
             raise ValueError("the first step must be an align step")
+        for number, step in enumerate(self.steps):
+            reason = _not_deployable(step)
+            if reason is not None:
+                raise ValueError(f"steps[{number}]: {reason}")
         return self
 
     @property
@@ -63,17 +71,28 @@ class SharedJob(BaseModel):
                 chosen = tuple(step.parties or self.parties)
         return chosen
 
+    def concerned_in(self, number: int) -> tuple[str, ...]:
+        """The parties whose columns a step uses."""
+        step = self.steps[number - 1]
+        if isinstance(step, CompleteStep):
+            return (step.given, step.missing)
+        return self.aligned_before(number)
+
+
+def _not_deployable(step: AnyStep) -> str | None:
+    """Why a step that jobs on one machine have cannot run between organisations."""
+    if isinstance(step, EvaluateStep):
+        return "models are evaluated on one machine only"
+    if isinstance(step, TrainStep) and step.model == "risa":
+        return "model = 'risa' trains on one machine only"
+    if isinstance(step, TrainStep) and step.rows != "common":
+        return "rows = 'completed' trains on one machine only"
+    return None
+
 
 def load_shared_job(path: Path) -> SharedJob:
     """Read a job file for a deployment; tables and other local settings in it are left out."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"The job file {path} does not exist.") from None
-    except IsADirectoryError:
-        raise ConfigError(f"The job file {path} is a folder.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The job file {path} is not valid TOML: {error}.") from None
+    content = read_toml(path)
     if isinstance(content.get("parties"), dict):
         content["parties"] = list(content["parties"])
     terms = content.get("run")
@@ -84,10 +103,7 @@ def load_shared_job(path: Path) -> SharedJob:
                 f"In {path}: run.scheme = 'plain' encrypts nothing and is refused in deployments; "
                 "use 'auto'."
             )
-    try:
-        job = SharedJob.model_validate(content)
-    except ValidationError as error:
-        raise ConfigError(f"In {path}: {sentence(error)}") from None
+    job = checked(SharedJob, content, path)
     _check_as_local(job)
     return job
 

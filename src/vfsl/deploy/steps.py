@@ -10,139 +10,28 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from vfsl.align import (
-    Alignment,
-    Caution,
-    IdList,
-    Progress,
-    RowShare,
-    align_hub,
-    align_server,
-    mark_client,
-    mark_server,
-    prepare_ids,
-)
+from vfsl.align import align_hub, align_server, mark_client, mark_server
 from vfsl.channel import Channel
-from vfsl.crypto import SCHEME_FOR
-from vfsl.data import Kind, PartyTable, write_table
-from vfsl.data.ids import id_parts
-from vfsl.deploy.config import PartyFile
-from vfsl.deploy.job import SharedJob
+from vfsl.data import write_table
+from vfsl.deploy.complete import complete_step
+from vfsl.deploy.view import Outcome, Site
 from vfsl.errors import ConfigError
 from vfsl.estimators import LinearRegression, save_model
 from vfsl.estimators.base import Part, Roles, Share, StepReport
 from vfsl.estimators.saved import Model, save_shares
 from vfsl.estimators.trees import TreeModel
+from vfsl.evidence import RISA
 from vfsl.job.schema import AlignStep, PuStep, Step, TrainStep
 from vfsl.pu.bases import make_base, work_of
 from vfsl.pu.deliver import deliver_feature_holder, deliver_label_holder, deliver_positive_holder
 from vfsl.store import Checkpoints
 from vfsl.values import Array
-
-
-@dataclass
-class Outcome:
-    """What a step adds to the party's record."""
-
-    name: str
-    settings: Mapping[str, Any]
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    rounds: tuple[Mapping[str, Any], ...] = ()
-    stop_reason: str | None = None
-    notes: tuple[str, ...] = ()
-
-
-@dataclass
-class Site:
-    """One party's own view of a run: its table, its rows of the plan, where it keeps things."""
-
-    mine: PartyFile
-    job: SharedJob
-    table: PartyTable | None
-    folder: Path  # the party's own folder
-    state: Path  # of this run
-    number: int = 0  # of the step that runs
-
-    @property
-    def me(self) -> str:
-        return self.mine.party
-
-    @property
-    def work(self) -> Path:
-        """What becomes the results when the run has ended well."""
-        return self.state / "work"
-
-    def ids(self) -> IdList:
-        table = self.own_table()
-        return prepare_ids(self.me, *id_parts(table.ids, len(table.id_columns)))
-
-    def own_table(self) -> PartyTable:
-        if self.table is None:
-            raise ConfigError(f"Party {self.me!r} has no table, but the step needs one.")
-        return self.table
-
-    def alignment(self, protocol: str, cautions: list[str]) -> Alignment:
-        """How this party takes part in set intersections; its key and counts outlive the run."""
-
-        def hear(event: Progress | Caution) -> None:
-            if isinstance(event, Caution):
-                cautions.append(event.text)
-
-        return Alignment(
-            protocol=protocol,
-            security=self.job.run.security,
-            limits=self.mine.alignment_limits(),
-            state=self.folder / "alignment",
-            on_event=hear,
-        )
-
-    def share(self) -> RowShare:
-        """This party's part of the row plan."""
-        return RowShare.load(self.state / "plan", self.me, self.ids())
-
-    def plan_name(self) -> str:
-        """The name of the row plan that this party holds, or nothing."""
-        if not any((self.state / "plan").glob("rows-*.json")):
-            return ""
-        return self.share().plan
-
-    def rng(self, purpose: str) -> np.random.Generator:
-        """Learning randomness, drawn as a simulation draws it."""
-        return np.random.default_rng([self.job.run.seed, *purpose.encode()])
-
-    def roles(self, label_holder: str, work: str) -> Roles:
-        """Roles with that label holder; the other aligned parties hold features."""
-        aligned = self.job.aligned_before(self.number)
-        if label_holder not in aligned:
-            raise ConfigError(
-                f"Party {label_holder!r} holds the label but was not aligned; aligned are "
-                f"{', '.join(aligned)}."
-            )
-        terms = self.job.run
-        scheme = SCHEME_FOR[work] if terms.scheme == "auto" else terms.scheme
-        others = tuple(party for party in aligned if party != label_holder)
-        return Roles(label_holder, others, terms.key_holder, scheme, terms.security)
-
-    def part(self, label: tuple[str, str]) -> Part | None:
-        """This party's rows in the common order; the target at the label holder only."""
-        if self.mine.role != "data":
-            return None
-        table, share = self.own_table(), self.share()
-        if label[0] != self.me:
-            return Part(table, share.overlap)
-        target = table.column(label[1]).iloc[share.overlap]
-        if table.kinds[label[1]] is not Kind.LABEL:
-            table = table.without([label[1]])
-        values = np.array(target.astype(object).where(target.notna(), None), dtype=object)
-        return Part(table, share.overlap, target=values)
-
 
 StepRole = Callable[[Site, Channel, Any], Outcome]
 
@@ -172,9 +61,11 @@ def align_step(site: Site, channel: Channel, step: AlignStep) -> Outcome:
 def train_step(site: Site, channel: Channel, step: TrainStep) -> Outcome:
     """Train a model, keep this party's share, predict the common rows at the label holder."""
     model = step.estimator()
+    if isinstance(model, RISA):  # refused with the job already
+        raise ConfigError("Deployments do not train 'risa'.")
     if isinstance(model, TreeModel):
         model = replace(model, checkpoints=site.state / f"step-{site.number}-trees")
-    roles = site.roles(step.label[0], _work(model, site))
+    roles = site.roles(step.label[0], model.work(site.feature_holders))
     settings = {"model": model.name, "label": list(step.label), "scheme": roles.scheme}
     taking_part = roles.everyone if _has_key_holder(model) else roles.data_holders
     if site.me not in taking_part:
@@ -252,6 +143,7 @@ class _Answered:
         rounds: tuple[Mapping[str, Any], ...] = (),
         stop_reason: str | None = None,
         notes: tuple[str, ...] = (),
+        details: Mapping[str, Any] | None = None,
     ) -> None:
         self.metrics = metrics or {}
 
@@ -259,8 +151,7 @@ class _Answered:
 def pu_step(site: Site, channel: Channel, step: PuStep) -> Outcome:
     """Mark, find reliable positives, write the scores at the label holder, deliver if agreed."""
     method, base = step.method(), make_base(step.base)
-    features = len(site.job.aligned_before(site.number)) - 1
-    roles = site.roles(step.label_holder, work_of(base, features))
+    roles = site.roles(step.label_holder, work_of(base, site.feature_holders))
     settings = step.model_dump(exclude={"do"}, exclude_none=True) | {"scheme": roles.scheme}
     cautions: list[str] = []
     how = site.alignment(step.protocol, cautions)
@@ -335,20 +226,17 @@ def _deliver(
         write_table(frame, site.work / f"reliable-positives-{site.number}.csv")
 
 
-def _work(model: Model, site: Site) -> str:
-    """The kind of work that picks the scheme where it was left to "auto"; as the models do."""
-    if isinstance(model, TreeModel):
-        return "trees" if _has_key_holder(model) else "trees without a key holder"
-    several = len(site.job.aligned_before(site.number)) > 2 and model._is_weighted(None)
-    return "linear of many" if several else "linear"
-
-
 def _has_key_holder(model: Model) -> bool:
     return getattr(model, "keys", "key-holder") == "key-holder"
 
 
 # One line a kind of step: the "do" of a job file, and who plays this party's part in it.
-STEPS: dict[str, StepRole] = {"align": align_step, "train": train_step, "pu": pu_step}
+STEPS: dict[str, StepRole] = {
+    "align": align_step,
+    "train": train_step,
+    "pu": pu_step,
+    "complete": complete_step,
+}
 
 
 def run_step(site: Site, channel: Channel, step: Step) -> Outcome:

@@ -87,6 +87,7 @@ class StepReport(Protocol):
         rounds: tuple[Mapping[str, Any], ...] = (),
         stop_reason: str | None = None,
         notes: tuple[str, ...] = (),
+        details: Mapping[str, Any] | None = None,
     ) -> None: ...
 
 

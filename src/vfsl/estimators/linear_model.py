@@ -49,8 +49,7 @@ class LinearModel(ABC):
             several models in the same rounds, (rows, models). They count relative to their mean.
         """
         self._check()
-        several = len(fed.parts(label)) > 2 and self._is_weighted(weights)
-        roles = fed.roles(label[0], "linear of many" if several else "linear")
+        roles = fed.roles(label[0], self.work(len(fed.parts(label)) - 1, weights))
         parts = fed.parts(label, weights)
         jobs = {
             party: partial(self.train, part=parts.get(party), role=roles)
@@ -181,6 +180,11 @@ class LinearModel(ABC):
     @abstractmethod
     def _settings(self) -> dict[str, Any]:
         """For the run record."""
+
+    def work(self, feature_holders: int, weights: Array | None = None) -> str:
+        """The kind of work that picks the scheme where it was left to "auto"."""
+        several = feature_holders > 1 and self._is_weighted(weights)
+        return "linear of many" if several else "linear"
 
     def _is_weighted(self, weights: Array | None) -> bool:
         return weights is not None

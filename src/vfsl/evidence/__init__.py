@@ -4,6 +4,7 @@ from vfsl.evidence.encoders import CNN, MLP
 from vfsl.evidence.opinion import Opinion, evidence_of, fuse, opinion_of, probability
 from vfsl.evidence.risa import RISA
 from vfsl.evidence.rivals import RIVALS, rival
+from vfsl.evidence.saved import load_risa, save_risa
 from vfsl.evidence.switches import PAPER, PLUS, PLUS_TABLES, Switches
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "Switches",
     "evidence_of",
     "fuse",
+    "load_risa",
     "opinion_of",
     "probability",
     "rival",
+    "save_risa",
 ]

@@ -140,6 +140,7 @@ def _train(
             "rows": done.rows,
             "loss": done.loss,
             "uncertainty": done.uncertainty,
+            "kept": int(watch.staying.sum()),
         }
         if done.leaving is not None:
             true = int(learned.labelled[done.leaving.rows].sum())

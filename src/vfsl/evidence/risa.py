@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from vfsl.channel import Channel
+from vfsl.data.aggregates import histogram
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Roles, Share
@@ -149,7 +150,18 @@ class RISA:
         held = self.shares_[label[0]]
         metrics: dict[str, Any] = {"pseudo labels": self.n_pseudo_, "left": len(held.state["left"])}
         metrics |= {f"trust in {party}": level for party, level in self.trust_.items()}
-        report(metrics=metrics, rounds=held.rounds, stop_reason=held.stop_reason, notes=held.notes)
+        details = {
+            "doubts": held.state["doubts"],
+            "own rows": held.state["own rows"],
+            "trust": self.trust_,
+        }
+        report(
+            metrics=metrics,
+            rounds=held.rounds,
+            stop_reason=held.stop_reason,
+            notes=held.notes,
+            details=details,
+        )
         return self
 
     def predict_proba(
@@ -300,9 +312,9 @@ class RISA:
             "absent": switches.absent,
         }
         answers, report = fed.run("predict risa", jobs, settings)
-        report()
         masses = answers[self.label_[0]][_answered(parts[self.label_[0]], rows)]
         opinion = Opinion(masses[:, :-1], masses[:, -1])
+        report(details={"rows": len(masses), "uncertainty": histogram(masses[:, -1])})
         # Without opinions the masses are softmax probabilities already.
         chances = probability(opinion) if switches.evidential else opinion.belief
         return np.asarray(chances), np.asarray(opinion.uncertainty)

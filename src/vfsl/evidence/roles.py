@@ -20,6 +20,7 @@ from vfsl.evidence.encoders import Recipe, build_network
 from vfsl.evidence.keeping import Folder, Keeper
 from vfsl.evidence.member import Member, as_inputs, restore_weights, weights_of
 from vfsl.evidence.opinion import Opinion, discount, fuse
+from vfsl.evidence.picture import doubts
 from vfsl.evidence.rows import (
     UNKNOWN,
     Numbers,
@@ -91,7 +92,8 @@ def train_label_holder(channel: Channel, side: Side, role: Roles, tell: Tell | N
     if folder is not None:
         folder.clear()
     state = _state(columns, members["evidence"], len(classes))
-    state |= _facts(classes, universe, learned, fills)
+    removal = side.settings.switches.removal
+    state |= _facts(classes, universe, learned, fills, removal)
     notes = tuple(learned.notes)
     reason = f"{len(learned.rounds)} epochs done"
     return Share(channel.me, MODEL, state, tuple(learned.rounds), reason, notes)
@@ -240,7 +242,11 @@ def _state(columns: Columns, member: Member, classes: int) -> dict[str, Any]:
 
 
 def _facts(
-    classes: list[Any], universe: Universe, learned: Learned, fills: dict[str, list[float]]
+    classes: list[Any],
+    universe: Universe,
+    learned: Learned,
+    fills: dict[str, list[float]],
+    removal: str,
 ) -> dict[str, Any]:
     """What only the label holder keeps."""
     known = learned.labels != UNKNOWN
@@ -251,5 +257,6 @@ def _facts(
         "trust": learned.trust,
         "fills": fills,
         "left": learned.left,
+        "doubts": doubts(learned.scores, [line["row"] for line in learned.left], removal),
         "pseudo labels": int((known & ~learned.labelled).sum()),
     }

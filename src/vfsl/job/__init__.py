@@ -1,22 +1,18 @@
 """Jobs: a typed TOML file that says which tables, which steps and with which settings."""
 
-from vfsl.job.run import (
-    align_files,
-    predict_files,
-    pu_files,
-    run_job,
-    train_files,
-    unfinished,
-)
+from vfsl.job.files import align_files, predict_files, step_files
+from vfsl.job.preview import Preview, preview
+from vfsl.job.run import run_job, unfinished
 from vfsl.job.schema import Job, load_job
 
 __all__ = [
     "Job",
+    "Preview",
     "align_files",
     "load_job",
     "predict_files",
-    "pu_files",
+    "preview",
     "run_job",
-    "train_files",
+    "step_files",
     "unfinished",
 ]

@@ -5,153 +5,161 @@ A mistake is one sentence that names the field, what came and what was expected.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, PlainValidator, ValidationError, model_validator
 
 from vfsl.errors import ConfigError
-from vfsl.estimators.saved import MODELS, Model
-from vfsl.pu import VFPU
+from vfsl.job.fields import (
+    STEP_FIELDS,
+    STEPS,
+    AlignStep,
+    AnyStep,
+    CompleteStep,
+    EvaluateStep,
+    PuStep,
+    Step,
+    Strict,
+    TrainStep,
+)
+from vfsl.job.mistakes import Location, nearest, sentence, wrong
+
+__all__ = [
+    "STEPS",
+    "AlignStep",
+    "AnyStep",
+    "CompleteStep",
+    "EvaluateStep",
+    "Job",
+    "PartySection",
+    "PuStep",
+    "RunSection",
+    "Step",
+    "TestSection",
+    "TrainStep",
+    "check",
+    "load_job",
+]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+def _id_columns(value: object) -> str | list[str]:
+    several = isinstance(value, list) and value and all(isinstance(name, str) for name in value)
+    if not isinstance(value, str) and not several:
+        raise wrong("a column name, or a list of them", value)
+    return value  # type: ignore[return-value]
 
 
-class RunSection(_Strict):
+class RunSection(Strict):
     """Settings of the whole run."""
 
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     scheme: Literal["auto", "plain", "paillier", "bfv"] = "auto"
     security: Literal[128, 112] = 128
     channel: Literal["memory", "processes"] = "memory"
     key_holder: str = "K"
 
 
-class PartySection(_Strict):
+class PartySection(Strict):
     """One party's table."""
 
     table: str
-    id: str | list[str]
+    id: Annotated[str | list[str], PlainValidator(_id_columns)]
     label: str | None = None
-    kinds: dict[str, Literal["numeric", "categorical"]] = {}
+    kinds: dict[str, Literal["numeric", "categorical"]] = Field(default_factory=dict)
     duplicates: Literal["error", "first"] = "error"
 
 
-class AlignStep(_Strict):
-    """Find the common rows."""
+class TestSection(Strict):
+    """Common rows that no step learns from, to evaluate on: a share by the seed, or a column."""
 
-    do: Literal["align"]
-    parties: list[str] | None = None
-    protocol: Literal["blind-rsa", "ecdh"] = "blind-rsa"
+    __test__ = False  # pytest takes the name for a test
 
-
-class TrainStep(_Strict):
-    """Train a federated model and predict the aligned rows."""
-
-    do: Literal["train"]
-    model: Literal["linear", "logistic", "rf", "gbdt", "xgb", "lgb"]
-    label: tuple[str, str] = Field(strict=False)
-    l2: float | None = Field(default=None, ge=0)
-    max_rounds: int | None = Field(default=None, ge=1)
-    refine: int | None = Field(default=None, ge=0)
-    class_weight: Literal["balanced"] | None = None
-    solver: Literal["rounds", "one-shot"] | None = None
-    task: Literal["classes", "regression"] | None = None
-    n_estimators: int | None = Field(default=None, ge=1)
-    max_depth: int | None = Field(default=None, ge=0, le=30)
-    max_leaves: int | None = Field(default=None, ge=2)
-    max_bins: int | None = Field(default=None, ge=2, le=255)
-    learning_rate: float | None = Field(default=None, gt=0, le=1)
-    subsample: float | None = Field(default=None, gt=0, le=1)
-    colsample: float | None = Field(default=None, gt=0, le=1)
-    validation: float | None = Field(default=None, ge=0, le=0.9)
-    patience: int | None = Field(default=None, ge=1)
-    categories: Literal["one-vs-rest", "sorted"] | None = None
-    keys: Literal["key-holder", "label-holder"] | None = None
+    share: float | None = Field(default=None, gt=0, lt=1)
+    column: tuple[str, str] | None = Field(default=None, strict=False)
 
     @model_validator(mode="after")
-    def _fields_fit_the_model(self) -> TrainStep:
-        known = _field_names(MODELS[self.model])
-        for name in self._given():
-            if name not in known:
-                owners = [model for model, kind in MODELS.items() if name in _field_names(kind)]
-                raise ValueError(f"{name} belongs to model = {' or '.join(map(repr, owners))}")
+    def _one_of_them(self) -> TestSection:
+        if (self.share is None) == (self.column is None):
+            raise ValueError(
+                "test must have either share or column. Got "
+                f"{'neither' if self.share is None else 'both'} instead"
+            )
         return self
 
-    def estimator(self) -> Model:
-        """The model with the settings that were given."""
-        return MODELS[self.model](**self._given())
 
-    def _given(self) -> dict[str, Any]:
-        return self.model_dump(exclude={"do", "model", "label"}, exclude_none=True)
-
-
-def _field_names(kind: type[Any]) -> set[str]:
-    return {field.name for field in fields(kind)}
-
-
-class PuStep(_Strict):
-    """Find reliable positives among the aligned rows, by the ids of a positive holder."""
-
-    do: Literal["pu"]
-    positives: str
-    label_holder: str
-    base: Literal["lr", "rf", "gbdt", "xgb", "lgb"] = "lr"
-    preset: Literal["default", "seed"] = "default"
-    outer: int | None = Field(default=None, ge=1)
-    rounds: int | None = Field(default=None, ge=1)
-    promote: float | None = Field(default=None, gt=0, lt=1)
-    row_lists: Literal["hidden", "seed"] | None = None
-    spies: bool | None = None
-    protocol: Literal["blind-rsa", "ecdh"] = "blind-rsa"
-    consent: list[str] = []
-
-    def method(self) -> VFPU:
-        """VFPU with the settings that were given."""
-        mine = {"do", "positives", "label_holder", "protocol", "consent"}
-        return VFPU(**self.model_dump(exclude=mine, exclude_none=True))
-
-
-Step = Annotated[AlignStep | TrainStep | PuStep, Field(discriminator="do")]
-STEPS = ("align", "train", "pu")
-
-
-class Job(_Strict):
+class Job(Strict):
     """A whole job."""
 
     run: RunSection = RunSection()
     parties: dict[str, PartySection] = Field(min_length=2)
+    test: TestSection | None = None
     steps: list[Step] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _parties_exist(self) -> Job:
-        for number, step in enumerate(self.steps):
-            for party in _named(step):
-                if party not in self.parties:
-                    raise ValueError(
-                        f"steps[{number}] names party {party!r}, which has no table; the parties "
-                        f"are {', '.join(self.parties)}"
-                    )
-        return self
-
-    @model_validator(mode="after")
-    def _positives_stand_apart(self) -> Job:
+    def _fits_together(self) -> Job:
+        if self.run.key_holder in self.parties:
+            raise ValueError(
+                f"run.key_holder must be no party with a table. Got {self.run.key_holder!r} instead"
+            )
+        if self.test is not None and self.test.column is not None:
+            _known_party("test.column", self.test.column[0], self.parties)
         aligned: list[str] = []
         for number, step in enumerate(self.steps):
+            where = f"steps[{number}]"
+            for party in _named(step):
+                _known_party(where, party, self.parties)
             if isinstance(step, AlignStep):
-                aligned = step.parties or list(self.parties)
-            elif isinstance(step, PuStep):
-                _check_pu(step, f"steps[{number}]", aligned)
+                aligned = _aligned(step, where, list(self.parties))
+                continue
+            if not aligned:
+                raise ValueError(
+                    f"{where} must come after an align step. Got do = {step.do!r} first instead"
+                )
+            if isinstance(step, PuStep):
+                _check_pu(step, where, aligned)
+            elif isinstance(step, CompleteStep):
+                _check_complete(step, where, aligned)
+            elif isinstance(step, TrainStep):
+                _check_train(step, where, aligned, self.steps[:number])
+            else:
+                _check_evaluate(step, where, self, number + 1)
         return self
 
+    def completed_before(self, number: int) -> int | None:
+        """The number of the last complete step before step ``number``, counted from 1."""
+        return _completed(self.steps[: number - 1])
 
-def _check_pu(step: PuStep, where: str, aligned: list[str]) -> None:
+    def trained_before(self, number: int) -> list[int]:
+        """The numbers of the train steps before step ``number``, counted from 1."""
+        return [
+            place
+            for place, step in enumerate(self.steps[: number - 1], start=1)
+            if isinstance(step, TrainStep)
+        ]
+
+
+def _known_party(where: str, party: str, parties: Mapping[str, Any]) -> None:
+    if party not in parties:
+        end = nearest(party, parties)
+        raise ValueError(
+            f"{where} names party {party!r}, which has no table; the parties are "
+            f"{', '.join(parties)}{end}"
+        )
+
+
+def _aligned(step: AlignStep, where: str, parties: list[str]) -> list[str]:
+    chosen = parties if step.parties is None else step.parties
+    if len(chosen) < 2 or len(set(chosen)) != len(chosen):
+        raise ValueError(
+            f"{where}.parties must name two or more different parties. Got {chosen} instead"
+        )
+    return chosen
+
+
+def _check_pu(step: PuStep, where: str, aligned: Sequence[str]) -> None:
     """What would otherwise be refused only after the work."""
     if step.positives in aligned:
         raise ValueError(
@@ -169,13 +177,84 @@ def _check_pu(step: PuStep, where: str, aligned: list[str]) -> None:
         )
 
 
-def _named(step: AlignStep | TrainStep | PuStep) -> list[str]:
+def _check_complete(step: CompleteStep, where: str, aligned: Sequence[str]) -> None:
+    for name in ("given", "missing"):
+        if getattr(step, name) not in aligned:
+            raise ValueError(
+                f"{where}.{name} must be an aligned party. Got {getattr(step, name)!r} instead"
+            )
+    if step.advice_trees is not None and step.label is None:
+        raise ValueError(
+            f"{where}.advice_trees must come with a label to advise on. Got {step.advice_trees} "
+            "without one instead"
+        )
+    if step.given == step.missing:
+        raise ValueError(
+            f"{where}.missing must be another party than given. Got {step.missing!r} instead"
+        )
+
+
+def _check_train(
+    step: TrainStep, where: str, aligned: Sequence[str], before: Sequence[AnyStep]
+) -> None:
+    if step.label[0] not in aligned:
+        raise ValueError(
+            f"{where}.label must be at an aligned party. Got {step.label[0]!r} instead"
+        )
+    if step.rows == "completed":
+        completed = _completed(before)
+        made = None if completed is None else before[completed - 1]
+        if not isinstance(made, CompleteStep):
+            raise ValueError(
+                f"{where}.rows must be 'common' where no complete step comes before. Got "
+                "'completed' instead"
+            )
+        if made.given != step.label[0]:
+            raise ValueError(
+                f"{where}.label must be at {made.given!r}, the given party of the complete step, "
+                f"since completed rows have no label elsewhere. Got {step.label[0]!r} instead"
+            )
+
+
+def _check_evaluate(step: EvaluateStep, where: str, job: Job, number: int) -> None:
+    if job.test is None:
+        raise ValueError(
+            f"{where} must have rows to evaluate on: add a [test] section with a share or a "
+            "column. Got none instead"
+        )
+    trained = job.trained_before(number)
+    if not trained:
+        raise ValueError(f"{where} must come after a train step. Got none before it instead")
+    for model in step.models or []:
+        if model not in trained:
+            raise ValueError(
+                f"{where}.models must be numbers of train steps before it: "
+                f"{', '.join(map(str, trained))}, counted from 1. Got {model} instead"
+            )
+
+
+def _completed(before: Sequence[AnyStep]) -> int | None:
+    """The last complete step since the last alignment, counted from 1."""
+    found = None
+    for place, step in enumerate(before, start=1):
+        if isinstance(step, AlignStep):
+            found = None
+        elif isinstance(step, CompleteStep):
+            found = place
+    return found
+
+
+def _named(step: AnyStep) -> list[str]:
     """The parties that a step names."""
     if isinstance(step, AlignStep):
         return step.parties or []
     if isinstance(step, TrainStep):
         return [step.label[0]]
-    return [step.positives, step.label_holder, *step.consent]
+    if isinstance(step, CompleteStep):
+        return [step.given, step.missing]
+    if isinstance(step, PuStep):
+        return [step.positives, step.label_holder, *step.consent]
+    return []
 
 
 def check(content: Mapping[str, Any]) -> Job:
@@ -183,7 +262,7 @@ def check(content: Mapping[str, Any]) -> Job:
     try:
         return Job.model_validate(content)
     except ValidationError as error:
-        raise ConfigError(_sentence(error)) from None
+        raise ConfigError(sentence(error, known_fields, STEPS)) from None
 
 
 def load_job(path: Path) -> Job:
@@ -198,54 +277,20 @@ def load_job(path: Path) -> Job:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"The job file {path} is not valid TOML: {error}.") from None
     try:
-        return Job.model_validate(content)
-    except ValidationError as error:
-        raise ConfigError(f"In {path}: {_sentence(error)}") from None
+        return check(content)
+    except ConfigError as error:
+        raise ConfigError(f"In {path}: {error}") from None
 
 
-def _sentence(error: ValidationError) -> str:
-    """The first mistake, in one sentence."""
-    first = error.errors()[0]
-    where = _place(first["loc"])
-    kind, given = first["type"], first.get("input")
-    if kind == "extra_forbidden":
-        return f"{where} is not a known field{_nearest(first['loc'])}."
-    if kind == "missing":
-        return f"{where} is missing."
-    if kind == "union_tag_invalid":
-        context = first["ctx"]
-        return (
-            f"{where}.do must be one of {context['expected_tags']}. Got {context['tag']!r} instead."
-        )
-    if kind == "union_tag_not_found":
-        return f"{where}.do is missing; it must be one of {', '.join(map(repr, STEPS))}."
-    if kind == "value_error":
-        return f"{first['ctx']['error']}."
-    wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
-    return f"{where} must be {wanted}. Got {given!r:.80} instead."
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    text = ""
-    for part in location:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif part not in STEPS or not text.endswith("]"):  # the tag of a step
-            text += f".{part}" if text else part
-    return text or "The job"
-
-
-def _nearest(location: tuple[int | str, ...]) -> str:
-    models: Mapping[str, type[BaseModel]] = {
+def known_fields(location: Location) -> list[str]:
+    """The fields that are known where an unknown one was found."""
+    sections: dict[str, type[Strict]] = {
         "run": RunSection,
+        "test": TestSection,
         "parties": PartySection,
-        "align": AlignStep,
-        "train": TrainStep,
-        "pu": PuStep,
     }
-    owner = next(
-        (models[str(part)] for part in reversed(location[:-1]) if str(part) in models), Job
-    )
-    known = list(owner.model_fields)
-    close = difflib.get_close_matches(str(location[-1]), known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
+    first = location[0]
+    if first == "steps":
+        return list(STEP_FIELDS[str(location[2])].model_fields)
+    owner = sections.get(str(first), Job) if len(location) > 1 else Job
+    return list(owner.model_fields)

@@ -2,39 +2,74 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from vfsl import store
 from vfsl.data import FILE_ROW, write_table
-from vfsl.estimators import LinearRegression, save_model
-from vfsl.estimators.saved import Model, save_shares
-from vfsl.estimators.trees import TreeModel
+from vfsl.estimators.saved import save_shares
 from vfsl.federation import Federation
-from vfsl.job.schema import AlignStep, PuStep, TrainStep
+from vfsl.job.completing import complete
+from vfsl.job.evaluating import evaluate
+from vfsl.job.holdout import hold_out
+from vfsl.job.schema import AlignStep, AnyStep, CompleteStep, PuStep, TrainStep
+from vfsl.job.training import train
+from vfsl.job.work import Work
+from vfsl.progress import Event
+from vfsl.pu.loop import Progress
 from vfsl.record import StepRecord
-from vfsl.values import Array
 
 
-def do_step(
-    fed: Federation,
-    step: AlignStep | TrainStep | PuStep,
-    out: Path,
-    checkpoints: store.Checkpoints,
-    number: int,
-) -> None:
-    """Do one step and write its results below ``out``."""
+def do_step(work: Work, step: AnyStep, checkpoints: store.Checkpoints) -> None:
+    """Do one step, or take over what an earlier attempt of the job finished."""
+    name = f"step-{work.number}"
+    done = checkpoints.load(name)
+    if done is None:
+        before = len(work.fed.steps)
+        _do(work, step)
+        done = {
+            "steps": [asdict(line) for line in work.fed.steps[before:]],
+            "test": None if work.test is None else work.test.tolist(),
+        }
+        checkpoints.save(name, done)
+        return
+    for line in done["steps"]:
+        work.fed.adopt(StepRecord.from_dict(line))
     if isinstance(step, AlignStep):
-        _align(fed, step, checkpoints, number)
-        for party in step.parties or list(fed.tables):
-            write_aligned(fed, party, out)
+        work.fed.load_plan(_plan(work), *(step.parties or list(work.fed.tables)))
+        work.test = None if done["test"] is None else np.asarray(done["test"], dtype=np.int64)
+
+
+def _do(work: Work, step: AnyStep) -> None:
+    if isinstance(step, AlignStep):
+        _align(work, step)
+    elif isinstance(step, PuStep):
+        _find_positives(work, step)
+    elif isinstance(step, CompleteStep):
+        complete(work, step)
     elif isinstance(step, TrainStep):
-        _train(fed, step, out, checkpoints, number)
+        train(work, step)
     else:
-        _find_positives(fed, step, out, checkpoints, number)
+        evaluate(work, step)
+
+
+def _align(work: Work, step: AlignStep) -> None:
+    """Align, keep the plan, and hold rows out for testing."""
+    parties = step.parties or list(work.fed.tables)
+    work.fed.align(*parties, protocol=step.protocol, state=work.state("align"))
+    work.fed.save_plan(_plan(work))
+    for party in parties:
+        write_aligned(work.fed, party, work.results)
+    if work.job.test is not None:
+        work.test = hold_out(work.fed, work.job.test.share, work.marked)
+
+
+def _plan(work: Work) -> Path:
+    return work.unfinished / f"step-{work.number}-plan"
 
 
 def write_aligned(fed: Federation, party: str, out: Path) -> None:
@@ -45,78 +80,37 @@ def write_aligned(fed: Federation, party: str, out: Path) -> None:
     write_table(frame[kept], out / "parties" / party / "aligned.csv")
 
 
-def _align(fed: Federation, step: AlignStep, checkpoints: store.Checkpoints, number: int) -> None:
-    """Align, or take up the alignment that an earlier attempt of this job finished."""
-    name = f"step-{number}"
-    plan = checkpoints.folder / name
-    parties = step.parties or list(fed.tables)
-    done = checkpoints.load(name)
-    if done is not None:
-        fed.load_plan(plan, *parties)
-        fed.adopt(StepRecord.from_dict(done))
-        return
-    fed.align(*parties, protocol=step.protocol)
-    fed.save_plan(plan)
-    checkpoints.save(name, asdict(fed.record.steps[-1]))
-
-
-def _train(
-    fed: Federation, step: TrainStep, out: Path, checkpoints: store.Checkpoints, number: int
-) -> None:
-    """Train, keep the model and predict the aligned rows; trees go on from the last finished."""
-    model = step.estimator()
-    if isinstance(model, TreeModel):
-        model = replace(model, checkpoints=checkpoints.folder / f"step-{number}-trees")
-    model.fit(fed, label=step.label)
-    save_model(model, out, f"model-{number}")
-    path = out / "parties" / step.label[0] / f"predictions-{number}.csv"
-    write_predictions(model, fed, path)
-
-
-def write_predictions(model: Model, fed: Federation, path: Path) -> None:
-    """The label holder's ids of the aligned rows with what the model says of them."""
-    holder, column = model.label_
-    table = fed.tables[holder].take(fed.parts(model.label_)[holder].rows)
-    answer = table.to_frame()[list(table.id_columns)]
-    write_table(answer.assign(**_predictions(model, fed, column)), path)
-
-
-def _predictions(model: Model, fed: Federation, column: str) -> dict[str, Array]:
-    if isinstance(model, LinearRegression) or getattr(model, "task", "") == "regression":
-        return {f"predicted {column}": model.predict(fed)}
-    probabilities = model.predict_proba(fed)
-    most = model.classes_[probabilities.argmax(axis=1)]
-    named = {f"p({column}={c})": p for c, p in zip(model.classes_, probabilities.T, strict=True)}
-    return {f"predicted {column}": most, **named}
-
-
-def _find_positives(
-    fed: Federation, step: PuStep, out: Path, checkpoints: store.Checkpoints, number: int
-) -> None:
+def _find_positives(work: Work, step: PuStep) -> None:
     """Mark, learn, write scores at the label holder and, with consent, at the positive holder."""
-    folder = checkpoints.folder / f"step-{number}"
-    kept = {party: folder / quote(party, safe="") for party in fed.tables}
+    tell, fed = work.listener, work.fed
+
+    def hear(progress: Progress) -> None:
+        if tell is not None:
+            stage = f"iteration {progress.iteration} of {progress.iterations}, bags"
+            tell(Event("vfpu", stage, progress.bag, progress.bags))
+
     fed.mark(
         positives=step.positives,
         label_holder=step.label_holder,
         protocol=step.protocol,
-        state={party: path / "mark" for party, path in kept.items()},
+        state=work.state("mark"),
     )
     method = step.method().fit(
         fed,
         positives=step.positives,
         label_holder=step.label_holder,
-        state={party: path / "pu" for party, path in kept.items()},
+        state=work.state("pu"),
+        on_event=hear if tell is not None else None,
     )
-    save_shares(method.shares_, out, f"vfpu-{number}")
-    mine = out / "parties" / step.label_holder
-    _write_scores(method.scores_, mine / f"pu-scores-{number}.csv")
-    _write_scores(method.reliable_positives_, mine / f"reliable-positives-{number}.csv")
+    save_shares(method.shares_, work.results, f"vfpu-{work.number}")
+    mine = work.party_folder(step.label_holder)
+    _write_scores(method.scores_, mine / f"pu-scores-{work.number}.csv")
+    _write_scores(method.reliable_positives_, mine / f"reliable-positives-{work.number}.csv")
     if step.consent:
         received = method.deliver(fed, consent=step.consent)
-        path = out / "parties" / step.positives / f"reliable-positives-{number}.csv"
+        path = work.party_folder(step.positives) / f"reliable-positives-{work.number}.csv"
         _write_scores(received, path)
 
 
-def _write_scores(scores: pd.Series[float], path: Path) -> None:
+def _write_scores(scores: pd.Series[Any], path: Path) -> None:
     write_table(pd.DataFrame({"id": scores.index.to_numpy(), "score": scores.to_numpy()}), path)

@@ -18,6 +18,7 @@ from vfsl.pu import bias, stopping
 from vfsl.pu.bags import Batch, Booleans, make_batch, mean_of_sums, on_scale_of
 from vfsl.pu.bases import Base, knows_training_scores, mean_as_logit, mean_logits
 from vfsl.pu.calibration import METHOD, Calibration, calibrate, label_frequency
+from vfsl.pu.picture import picture
 from vfsl.pu.pieces import Done, Leader, Task
 from vfsl.pu.prior import Prior, estimate_prior
 from vfsl.pu.spies import choose_spies, reliable_negatives, spy_weights
@@ -85,6 +86,7 @@ class Outcome:
     separation: float
     stop_reason: str
     columns: tuple[bias.Difference, ...]
+    positive: Floats  # held-out logits of known positives
 
     def state(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -104,6 +106,13 @@ class Outcome:
             "logits": found.logits[rest].tolist(),
             "reliable rows": order.tolist(),
             "columns": [asdict(column) for column in self.columns],
+            "picture": picture(
+                self.positive,
+                found.logits[rest],
+                found.probabilities[rest],
+                found.promoted[rest],
+                self.columns,
+            ),
         }
 
 
@@ -172,7 +181,7 @@ def search(
     columns = _compare(found, part, ranking, estimates)
     shares = ranking.shares[: settings.rounds] if settings.listed else ranking.shares
     return Outcome(
-        found, shares, models, prior, calibration, separation, reason or "outer", columns
+        found, shares, models, prior, calibration, separation, reason or "outer", columns, held
     )
 
 

@@ -185,6 +185,7 @@ class VFPU:
             rounds=self.shares_[label_holder].rounds,
             stop_reason=self.stop_reason_,
             notes=self.warnings_,
+            details=self.shares_[label_holder].state["picture"],
         )
         return self
 

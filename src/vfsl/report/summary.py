@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vfsl.record import Flow, RunRecord
+from vfsl.report.words import readable_bytes
 
 
 def summarise(runs: Sequence[RunRecord]) -> dict[str, Any]:
@@ -34,6 +35,7 @@ def _run(run: RunRecord) -> dict[str, Any]:
                 "rounds": [dict(line) for line in step.rounds],
                 "stop_reason": step.stop_reason,
                 "notes": list(step.notes),
+                "details": dict(step.details),
                 "messages": sum(flow.messages for flow in step.flows),
                 "bytes": sum(flow.bytes for flow in step.flows),
                 "size": readable_bytes(sum(flow.bytes for flow in step.flows)),
@@ -68,13 +70,3 @@ def _line(flow: Flow) -> dict[str, Any]:
         "size": readable_bytes(flow.bytes),
         "fact": flow.fact,
     }
-
-
-def readable_bytes(count: int) -> str:
-    """A size for people: 999 B, 12.3 kB, 4.0 MB."""
-    size = float(count)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"

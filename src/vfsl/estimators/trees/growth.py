@@ -149,7 +149,8 @@ class _Growing:
         most = self._me.program.max_leaves
         if most is None:
             return set()
-        leaves = [1 + sum(owner != LEAF for owner in tree.owner) for tree in self.trees]
+        # Every split adds two nodes and one leaf.
+        leaves = [(len(tree.owner) + 1) // 2 for tree in self.trees]
         return {at for at, count in enumerate(leaves) if count >= most}
 
     def leaf_of_row(self) -> Array:

@@ -325,9 +325,12 @@ class TreeModel(ABC):
         chances = self.chances(scores[known], len(self.classes_))
         return judged_classes(chances, values[known], self.classes_)
 
+    def work(self, feature_holders: int) -> str:
+        """The kind of work that picks the scheme where it was left to "auto"."""
+        return "trees without a key holder" if self.keys == "label-holder" else "trees"
+
     def _roles(self, fed: Federated, label_holder: str) -> Roles:
-        alone = self.keys == "label-holder"
-        return fed.roles(label_holder, "trees without a key holder" if alone else "trees")
+        return fed.roles(label_holder, self.work(1))
 
     def _everyone(self, roles: Roles) -> Sequence[str]:
         return roles.data_holders if self.keys == "label-holder" else roles.everyone

@@ -221,8 +221,9 @@ class LevelOffers(Offers):
         width = own.bins.width
         codes = own.wide_codes[joined]
         codes += (place * width)[:, None]
-        self._level = gradients.sum_by_many(codes, len(wanted) * width, stretch=width)
-        return own.cells.counts(rows)
+        grouping = Grouping(codes, len(wanted) * width)
+        self._level = gradients.sum_by_many(grouping, grouping.n, stretch=width)
+        return grouping.counts.reshape(-1, len(wanted), width).swapaxes(0, 1)
 
     def _hide(self, wanted: list[Node], order: Array, shown: Array) -> list[tuple[Any, Any]]:
         each, width = self._own.candidates, self._own.bins.width

@@ -1,0 +1,80 @@
+"""Commands on job files: init and run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vfsl import store
+from vfsl.cli.options import (
+    Quiet,
+    Shown,
+    free,
+    id_columns,
+    interrupted,
+    party_files,
+    progress,
+)
+from vfsl.cli.progress import Form
+from vfsl.cli.screen import print_preview, print_summary, say
+from vfsl.errors import ConfigError
+from vfsl.job import load_job, preview, run_job, unfinished
+from vfsl.job.drafting import job_text, look_at
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(init)
+    app.command()(run)
+
+
+def init(
+    tables: Annotated[list[Path], typer.Argument(help="The parties' files, or NAME=FILE.")],
+    id: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="The id column, or NAME=COLUMN; guessed by default."),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="COLUMN or NAME=COLUMN: what is to be predicted.")
+    ] = None,
+    to: Annotated[Path, typer.Option("--out", help="The job file.")] = Path("job.toml"),
+) -> None:
+    """Write a commented job for some tables: ids and kinds as the files show them."""
+    if to.exists():
+        raise ConfigError(f"{to} exists; choose another name by --out.")
+    files = party_files([str(path) for path in tables])
+    ids = None if id is None else id_columns(id, list(files))
+    draft = look_at(files, ids, label)
+    text = job_text(draft, to.parent)
+    store.write_text(to, text)
+    load_job(to)
+    say(f"Job: {to}")
+    say(f"Look at it, then:  vfsl run {to}")
+
+
+def run(
+    job: Annotated[Path, typer.Argument(help="The job file.")],
+    to: Annotated[
+        Path | None,
+        typer.Option("--out", help="A new folder for the results; runs/JOB by default."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done and revealed.")
+    ] = False,
+    quiet: Quiet = False,
+    shown: Shown = Form.BAR,
+) -> None:
+    """Run a job with every party on this machine."""
+    folder = to or free(Path("runs") / job.stem)
+    loaded = load_job(job)
+    if dry_run:
+        print_preview(preview(loaded, job.parent))
+        return
+    try:
+        with progress(quiet, shown) as bar:
+            fed = run_job(loaded, job.parent, folder, bar.event)
+    except KeyboardInterrupt:
+        interrupted(unfinished(folder))
+    print_summary(fed, folder)

@@ -1,0 +1,105 @@
+"""Options that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from vfsl.cli.progress import Display, Form, display
+from vfsl.cli.screen import complain
+from vfsl.errors import ConfigError
+from vfsl.record import FILE_NAME, RunRecord
+
+Parties = Annotated[list[str], typer.Option("--party", help="NAME=FILE, once per party.")]
+Ids = Annotated[
+    list[str], typer.Option("--id", help="The id column, or NAME=COLUMN; commas join composites.")
+]
+Out = Annotated[Path, typer.Option("--out", help="A new folder for the results.")]
+Protocol = Annotated[str, typer.Option(help="Alignment by blind-rsa or ecdh.")]
+Scheme = Annotated[str, typer.Option(help="auto, bfv, paillier or plain.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Shown = Annotated[
+    Form, typer.Option("--progress", help="A bar, JSON lines on standard error, or none.")
+]
+
+
+def progress(quiet: bool, form: Form) -> Display:
+    """What --quiet and --progress ask for."""
+    return display(Form.NONE if quiet else form)
+
+
+def pairs(option: str, values: list[str]) -> dict[str, str]:
+    """NAME=VALUE options as a dict."""
+    found: dict[str, str] = {}
+    for value in values:
+        name, equals, rest = value.partition("=")
+        if not (name and equals and rest):
+            raise ConfigError(f"{option} must be NAME=VALUE. Got {value!r} instead.")
+        if name in found:
+            raise ConfigError(f"{option} names {name!r} twice.")
+        found[name] = rest
+    return found
+
+
+def files_of(party: list[str]) -> dict[str, Path]:
+    """The file of each party."""
+    return {name: Path(path) for name, path in pairs("--party", party).items()}
+
+
+def party_files(values: list[str]) -> dict[str, Path]:
+    """Files as NAME=FILE, or as FILE: then the party is called as the file is."""
+    found: dict[str, Path] = {}
+    for value in values:
+        name, equals, rest = value.partition("=")
+        party, path = (name, Path(rest)) if equals else (Path(value).stem, Path(value))
+        if party in found:
+            raise ConfigError(f"Two files are of party {party!r}; name them by NAME=FILE.")
+        found[party] = path
+    return found
+
+
+def id_columns(values: list[str], parties: list[str]) -> dict[str, str | list[str]]:
+    """The id columns of each party: one --id for all, or NAME=COLUMN for each."""
+    if len(values) == 1 and "=" not in values[0]:
+        columns = dict.fromkeys(parties, values[0])
+    else:
+        columns = pairs("--id", values)
+    for party in parties:
+        if party not in columns:
+            raise ConfigError(f"--id says nothing about party {party!r}; add --id {party}=COLUMN.")
+    unknown = [name for name in columns if name not in parties]
+    if unknown:
+        raise ConfigError(f"--id names party {unknown[0]!r}, which has no --party.")
+    return {
+        party: column.split(",") if "," in column else column for party, column in columns.items()
+    }
+
+
+def record_in(folder: Path) -> RunRecord:
+    """The run record of a folder."""
+    if not (folder / FILE_NAME).exists():
+        raise ConfigError(
+            f"There is no run record in {folder}; expected the --out folder of a run."
+        )
+    return RunRecord.load(folder)
+
+
+def free(folder: Path) -> Path:
+    """The folder, or the first of folder-2, folder-3 … that does not exist yet."""
+    number, candidate = 1, folder
+    while candidate.exists():
+        number += 1
+        candidate = folder.with_name(f"{folder.name}-{number}")
+    return candidate
+
+
+def interrupted(kept: Path) -> NoReturn:
+    """Say where finished work is, and end as an interrupted command does."""
+    if kept.exists():
+        complain(f"interrupted; finished work is in {kept}, the same command goes on from there.")
+    else:
+        complain("interrupted; nothing was written.")
+    sys.exit(130)

@@ -1,0 +1,57 @@
+"""Commands on the results of a run: its ledger and its page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from vfsl.cli.options import record_in
+from vfsl.cli.screen import out
+from vfsl.report import summarise, write_page
+
+Folder = Annotated[Path, typer.Argument(help="A folder with a run record.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(ledger)
+    app.command()(report)
+
+
+def ledger(folder: Folder) -> None:
+    """Print who sent what to whom, how protected, how many bytes, and what it reveals."""
+    summary = summarise([record_in(folder)])["runs"][0]
+    out.print(f"Ledger of run {summary['run']}: what left each party, and what it reveals")
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for style in ("left", "left", "right", "left", "left"):
+        table.add_column(justify=style)
+    step = None
+    for line in summary["ledger"]:
+        if line["step"] != step:
+            step = line["step"]
+            table.add_row(end_section=True)
+            table.add_row(f"[bold]{escape(step)}[/bold]")
+        table.add_row(
+            escape(f"{line['sender']} → {line['receiver']}"),
+            escape(f"{line['message']} ×{line['messages']}"),
+            line["size"],
+            line["protection"],
+            escape(line["fact"]),
+        )
+    out.print(table)
+
+
+def report(
+    folder: Folder,
+    to: Annotated[
+        Path | None, typer.Option("--out", help="The page; report.html in the folder by default.")
+    ] = None,
+) -> None:
+    """Write the report page of a run."""
+    path = to or folder / "report.html"
+    write_page(record_in(folder), path)
+    out.print(f"Report: {path}")

@@ -1,0 +1,97 @@
+"""Where commands print, and how the outcome of a run looks there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from vfsl.benchmark.table import cell
+from vfsl.federation import Federation
+from vfsl.job import Preview
+from vfsl.report import readable_bytes, summarise
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def say(text: str) -> None:
+    """A line for the reader of standard output."""
+    out.print(text, markup=False, soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """A line for whoever watches for trouble."""
+    err.print(f"vfsl: {text}", style="red", markup=False, soft_wrap=True)
+
+
+def print_summary(fed: Federation, folder: Path) -> None:
+    """A line for each step, and where the results are."""
+    details = [step.details for step in fed.steps]
+    for step, more in zip(summarise([fed.record])["runs"][0]["steps"], details, strict=True):
+        if step["name"] == "evaluate":
+            say(f"evaluate, in {step['seconds']:.1f} s:")
+            for line in judged_lines(more["metrics"]):
+                say(f"  {line}")
+        else:
+            say(step_line(step))
+        for note in step["notes"]:
+            say(f"  note: {note}")
+    say(f"Results: {folder}")
+    say(f"Report:  {folder / 'report.html'}")
+
+
+def step_line(step: dict[str, Any]) -> str:
+    """One step as a line."""
+    facts = [f"{name} {cell(value)}" for name, value in step["metrics"].items()]
+    facts += [f"{len(step['rounds'])} rounds"] if step["rounds"] else []
+    facts += [f"stopped: {step['stop_reason']}"] if step["stop_reason"] else []
+    if step["messages"]:
+        facts += [f"{step['messages']} messages", readable_bytes(step["bytes"])]
+    return f"{step['name']}: {', '.join(facts)} in {step['seconds']:.1f} s"
+
+
+def judged_lines(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each model: its measures on held-out rows, with their bounds."""
+    by_model: dict[str, list[str]] = {}
+    for line in metrics:
+        text = f"{line['measure']} {line['value']:.3f} ({line['low']:.3f} to {line['high']:.3f})"
+        by_model.setdefault(line["model"], []).append(text)
+    width = max(map(len, by_model), default=0)
+    return [f"{model:{width}}  {'  '.join(texts)}" for model, texts in by_model.items()]
+
+
+def print_preview(seen: Preview) -> None:
+    """What a job would do and reveal."""
+    for party, (rows, columns) in seen.sizes.items():
+        say(f"{party}: {rows:,} rows, {columns} columns")
+    say("\nSteps, with rough times on two cores:")
+    for step in seen.steps:
+        given = ", ".join(f"{name} = {_shown(value)}" for name, value in step.settings.items())
+        say(f"  {step.number}. {step.do}: {given} ({_about(step.seconds)})")
+    say("\nWhat would leave each party, rehearsed on made-up rows:")
+    last = ""
+    for line in seen.reveals:
+        if line.step != last:
+            say(f"  {line.step}")
+            last = line.step
+        who = f"{line.sender} → {line.receiver}"
+        say(f"    {who}: {line.message} ({line.protection}): {line.fact}")
+    for note in seen.notes:
+        say(f"note: {note}")
+    say("Nothing was written.")
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+
+
+def _about(seconds: float | None) -> str:
+    if seconds is None:
+        return "time not estimated"
+    if seconds < 90:
+        return f"about {max(seconds, 1):.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"

@@ -1,0 +1,271 @@
+"""A first job from tables: ids and kinds as the files show them, steps that can run on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from vfsl.completion.completing import LEAST_OVERLAP
+from vfsl.data import Kind, PartyTable, column_names, read_ids, read_table
+from vfsl.errors import ConfigError, DataError
+from vfsl.job.holdout import LEAST_ROWS
+from vfsl.job.mistakes import nearest
+
+TEST_SHARE = 0.2
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_ROWS_PER_COLUMN = 12  # linear models want ten rows a column, of training rows
+_MOST_CLASSES = 20
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What was found in the files.
+
+    Attributes
+    ----------
+    files : dict of party to Path
+    tables : dict of party to PartyTable
+    ids : dict of party to str or list of str
+    label : (party, column) or None
+    common : int
+        Rows that all parties with columns have.
+    """
+
+    files: Mapping[str, Path]
+    tables: Mapping[str, PartyTable]
+    ids: Mapping[str, str | list[str]]
+    label: tuple[str, str] | None
+    common: int
+
+    @property
+    def holders(self) -> list[str]:
+        """Parties with columns, the label holder last: it asks the others."""
+        found = [party for party, table in self.tables.items() if table.columns]
+        if self.label is not None:
+            found.sort(key=lambda party: party == (self.label or ("",))[0])
+        return found
+
+    @property
+    def positives(self) -> str | None:
+        """A party with ids and nothing else: those of known positives."""
+        bare = [party for party, table in self.tables.items() if not table.columns]
+        return bare[0] if len(bare) == 1 and len(self.holders) > 1 else None
+
+
+def look_at(
+    files: Mapping[str, Path],
+    ids: Mapping[str, str | list[str]] | None = None,
+    label: str | None = None,
+) -> Draft:
+    """Read the files and guess what was not said.
+
+    Parameters
+    ----------
+    files : mapping of party to path
+    ids : mapping of party to column or columns, optional
+        Without it the column of the same name that names each row once in all files.
+    label : str, optional
+        COLUMN or PARTY=COLUMN; without it there is no label.
+    """
+    if len(files) < 2:
+        raise ConfigError(f"A job needs the tables of two parties or more. Got {len(files)} files.")
+    headers = {party: column_names(path, party=party) for party, path in files.items()}
+    chosen = dict(ids) if ids is not None else _guessed_ids(files, headers)
+    for party, columns in chosen.items():
+        for column in [columns] if isinstance(columns, str) else columns:
+            if column not in headers[party]:
+                raise ConfigError(
+                    f"--id must be a column of the file of {party}: {', '.join(headers[party])}. "
+                    f"Got {column!r} instead{nearest(column, headers[party])}"
+                )
+    holder = _label(label, headers, chosen)
+    tables = {
+        party: read_table(
+            path,
+            party=party,
+            id=chosen[party],
+            label=holder[1] if holder is not None and holder[0] == party else None,
+        )
+        for party, path in files.items()
+    }
+    draft = Draft(files, tables, chosen, holder, 0)
+    common = set.intersection(*(set(tables[party].ids) for party in draft.holders or tables))
+    return Draft(files, tables, chosen, holder, len(common))
+
+
+def _guessed_ids(
+    files: Mapping[str, Path], headers: Mapping[str, list[str]]
+) -> dict[str, str | list[str]]:
+    """The column that all files have, that names each row once, and most of the same rows."""
+    first, *others = headers.values()
+    shared = [name for name in first if all(name in header for header in others)]
+    found: list[tuple[int, bool, str]] = []
+    for name in shared:
+        try:
+            rows = [set(read_ids(path, party=p, id=name).ids) for p, path in files.items()]
+        except DataError:
+            continue  # repeated, empty or decimal: it names no rows
+        both = len(rows[0].intersection(*rows[1:]))
+        found.append((both, "id" in re.split(r"[^a-z0-9]+", name.lower()), name))
+    if not found or max(found)[0] == 0:
+        names = f" ({', '.join(shared)})" if shared else ""
+        raise ConfigError(
+            f"The files have {len(shared)} columns of the same name{names}, and none that names "
+            "each row once and the same rows in all files; say which by --id COLUMN or "
+            "--id PARTY=COLUMN."
+        )
+    best = max(found, key=lambda one: (one[0], one[1]))[2]
+    return dict.fromkeys(files, best)
+
+
+def _label(
+    label: str | None,
+    headers: Mapping[str, list[str]],
+    ids: Mapping[str, str | list[str]],
+) -> tuple[str, str] | None:
+    if label is None:
+        return None
+    party, equals, column = label.partition("=")
+    if equals and party in headers:
+        owners = [party] if column in headers[party] else []
+    else:
+        column = label
+        owners = [name for name, header in headers.items() if column in header]
+    owners = [name for name in owners if column not in ids[name]]
+    if len(owners) != 1:
+        known = [name for header in headers.values() for name in header]
+        said = "no file has" if not owners else f"the files of {' and '.join(owners)} have"
+        raise ConfigError(
+            f"--label must be a column of one file, or PARTY=COLUMN. Got {label!r}, which {said}"
+            f"{nearest(column, known)}"
+        )
+    return owners[0], column
+
+
+def job_text(draft: Draft, folder: Path) -> str:
+    """The job as a commented TOML file for ``folder``; it loads and runs."""
+    parts = [_head(draft), *(_party(draft, party, folder) for party in draft.files)]
+    parts += _steps(draft)
+    return "\n".join(parts)
+
+
+def _head(draft: Draft) -> str:
+    return f"""\
+# A job for vfsl, drafted from {", ".join(path.name for path in draft.files.values())}.
+# Run it by: vfsl run THIS-FILE; look before by: vfsl run THIS-FILE --dry-run.
+[run]
+seed = 0                  # fixes learning randomness and, in a simulation, the row order
+scheme = "auto"           # auto, bfv, paillier, or plain (no encryption: experiments only)
+security = 128            # bits; 112 allows 2048-bit keys
+key_holder = {_text("keys" if "K" in draft.files else "K")}          # holds the secret key, no data
+"""
+
+
+def _party(draft: Draft, party: str, folder: Path) -> str:
+    table = draft.tables[party]
+    path = os.path.relpath(draft.files[party].resolve(), folder.resolve())
+    lines = [f"[parties.{_key(party)}]      # {len(table):,} rows", f"table = {_text(path)}"]
+    lines.append(f"id = {_text(draft.ids[party])}")
+    if draft.label is not None and draft.label[0] == party:
+        lines.append(f"label = {_text(draft.label[1])}")
+    for kind in (Kind.NUMERIC, Kind.CATEGORICAL):
+        names = [name for name in table.features if table.kinds[name] is kind]
+        if names:
+            shown = ", ".join(map(_text, names[:12])) + (" …" if len(names) > 12 else "")
+            lines.append(f"# {kind}: {shown}")
+    if table.features:
+        name = table.features[0]
+        other = "categorical" if table.kinds[name] is Kind.NUMERIC else "numeric"
+        lines.append(
+            f'# kinds = {{ {_key(name)} = "{other}" }}   # where an inferred kind is wrong'
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _steps(draft: Draft) -> list[str]:
+    holders = draft.holders
+    tested = draft.label is not None and round(TEST_SHARE * draft.common) >= LEAST_ROWS
+    parts = []
+    if tested:
+        parts.append(f"[test]\nshare = {TEST_SHARE}               # of the common rows, held out\n")
+    parts.append(
+        _step("align", f"parties = {_text(holders)}", 'protocol = "blind-rsa"    # or "ecdh"')
+    )
+    if draft.positives is not None:
+        marked = [f"positives = {_text(draft.positives)}", f"label_holder = {_text(holders[-1])}"]
+        parts.append(_step("pu", *marked, "rounds = 20"))
+    given, missing = _sides(draft)
+    fields = [f"given = {_text(given)}", f"missing = {_text(missing)}"]
+    fields.append("# tau = 0.5              # route by association; without it by measured skill")
+    parts.append(_step("complete", *fields, active=_can_complete(draft, given, missing)))
+    if draft.label is None:
+        return parts
+    label = f"label = {_text(list(draft.label))}"
+    parts.append(_step("train", f"model = {_text(_model(draft)[0])}", label, *_model(draft)[1:]))
+    risa = ['model = "risa"           # all rows of all parties; needs PyTorch', label]
+    parts.append(_step("train", *risa, active=False))
+    if tested:
+        parts.append(_step("evaluate"))
+    return parts
+
+
+def _sides(draft: Draft) -> tuple[str, str]:
+    """Whose rows are completed, and whose columns they lack."""
+    holders = draft.holders
+    if len(holders) < 2:
+        raise ConfigError(
+            "A job needs two files with columns beside the id. Got "
+            f"{len(holders)} instead; look at --id."
+        )
+    if draft.label is not None:
+        given = draft.label[0]
+    else:
+        given = max(holders, key=lambda party: len(draft.tables[party]))
+    return given, next(party for party in holders if party != given)
+
+
+def _can_complete(draft: Draft, given: str, missing: str) -> bool:
+    training = draft.common - round(TEST_SHARE * draft.common)
+    enough = training >= LEAST_OVERLAP and len(draft.tables[given]) > draft.common
+    return enough and all(draft.tables[party].features for party in (given, missing))
+
+
+def _model(draft: Draft) -> tuple[str, ...]:
+    """A model that fits the label and the rows, and the settings that it needs."""
+    holder, column = draft.label or ("", "")
+    values = draft.tables[holder].column(column).dropna()
+    number = pd.api.types.is_numeric_dtype(values.dtype) and values.nunique() > _MOST_CLASSES
+    widths = [_width(draft.tables[party]) for party in draft.holders]
+    if (1 - TEST_SHARE) * draft.common >= _ROWS_PER_COLUMN * max(widths):
+        return ("linear",) if number else ("logistic",)
+    return ("xgb", 'task = "regression"') if number else ("xgb",)
+
+
+def _width(table: PartyTable) -> int:
+    """Columns once categories are written as numbers."""
+    return sum(
+        1 if table.kinds[name] is Kind.NUMERIC else table.column(name).nunique() + 1
+        for name in table.features
+    )
+
+
+def _step(do: str, *fields: str, active: bool = True) -> str:
+    lines = ["[[steps]]", f'do = "{do}"', *fields]
+    if not active:
+        lines = [line if line.startswith("#") else f"# {line}" for line in lines]
+    return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _text(name)
+
+
+def _text(value: str | list[str]) -> str:
+    """A string or list of strings as TOML, which writes them as JSON does."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,193 @@
+"""Single steps on files: jobs that are made from options instead of a job file."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import pandas as pd
+
+from vfsl.align import Limits, Normalise
+from vfsl.data import PartyTable, read_ids, read_table
+from vfsl.errors import ConfigError
+from vfsl.federation import Federation
+from vfsl.job.models import take_up_model, write_predictions
+from vfsl.job.run import check_free, run_job
+from vfsl.job.schema import check
+from vfsl.job.steps import write_aligned
+from vfsl.progress import OnEvent
+
+Ids = Mapping[str, str | list[str]]
+
+
+def step_files(
+    files: Mapping[str, Path],
+    ids: Ids,
+    step: Mapping[str, Any],
+    out: Path,
+    *,
+    protocol: str = "blind-rsa",
+    scheme: str = "auto",
+    seed: int = 0,
+    on_event: OnEvent | None = None,
+) -> Federation:
+    """Align files and do one step on them: a job of two steps, from options.
+
+    Parameters
+    ----------
+    files, ids, out, protocol
+        As in :func:`align_files`. A party whose ids are known positives is not aligned.
+    step : mapping
+        The fields of a pu, complete or train step, ``do`` among them.
+    scheme, seed
+        As in the run section of a job.
+    """
+    parties: dict[str, dict[str, Any]] = {
+        party: {"table": str(path), "id": ids[party]} for party, path in files.items()
+    }
+    label = step.get("label")
+    holder, column = (step.get("given"), label) if isinstance(label, str) else label or (None, None)
+    if holder in parties:
+        parties[holder]["label"] = column
+    aligned = [party for party in files if party != step.get("positives")]
+    content = {
+        "run": {"scheme": scheme, "seed": seed},
+        "parties": parties,
+        "steps": [{"do": "align", "parties": aligned, "protocol": protocol}, dict(step)],
+    }
+    return run_job(check(content), Path(), out, on_event)
+
+
+def predict_files(
+    run: Path,
+    files: Mapping[str, Path],
+    ids: Ids,
+    out: Path,
+    *,
+    model: str | None = None,
+    protocol: str = "blind-rsa",
+    scheme: str = "auto",
+    seed: int = 0,
+    on_event: OnEvent | None = None,
+) -> Federation:
+    """Score the rows that new files have in common with a model of an earlier run.
+
+    Parameters
+    ----------
+    run : Path
+        The output folder of a run that trained a model.
+    files, ids, out, protocol
+        As in :func:`align_files`. The label column need not be there.
+    model : str, optional
+        The model's name, if the run has several: model-2, for example.
+    scheme, seed
+        As in the run section of a job.
+    """
+    check_free(out)
+    known = sorted(path.stem for path in run.glob("model-*.json"))
+    name = model or (known[0] if len(known) == 1 else None)
+    if name not in known or name is None:
+        raise ConfigError(
+            f"{run} has {len(known)} saved models ({', '.join(known) or 'none'}); "
+            "name one of them by --model."
+        )
+    fitted = take_up_model(run, name)
+    holder, column = fitted.label_
+    missing = [party for party in fitted.shares_ if party not in files]
+    if missing:
+        raise ConfigError(f"The model needs a table of party {missing[0]!r}; add it by --party.")
+    tables = {
+        party: read_table(files[party], party=party, id=ids[party]) for party in fitted.shares_
+    }
+    tables[holder] = _with_label(tables[holder], column)
+    fed = Federation(tables, scheme=scheme, seed=seed, on_event=on_event)
+    with _finished_folder(out) as folder:
+        fed.align(protocol=protocol)
+        write_predictions(fitted, fed, folder / "parties" / holder / "predictions.csv")
+        fed.record.save(folder)
+        fed.report(folder / "report.html")
+    return fed
+
+
+def _with_label(table: PartyTable, column: str) -> PartyTable:
+    """New rows need no label; where they have one it is not a feature."""
+    if column not in table.columns:
+        return table.with_column(column, pd.Series([None] * len(table), dtype=object), "label")
+    values = pd.Series(table.column(column), dtype=object)
+    return table.without([column]).with_column(column, values, "label")
+
+
+def align_files(
+    files: Mapping[str, Path],
+    ids: Ids,
+    out: Path,
+    *,
+    protocol: str = "blind-rsa",
+    security: int = 128,
+    hub: str | None = None,
+    normalise: Normalise | None = None,
+    duplicates: str = "error",
+    empty: Literal["error", "drop"] = "error",
+    limits: Limits | None = None,
+    state: Path | None = None,
+    seed: int | None = None,
+    on_event: OnEvent | None = None,
+) -> Federation:
+    """Align the ids of files and write each party's aligned rows and plan below ``out``.
+
+    Parameters
+    ----------
+    files, ids : mappings by party
+        Where the table is, and which of its columns make the id.
+    out : Path
+        A new folder.
+    protocol, hub, normalise, duplicates, empty, limits
+        As in `Federation.align`.
+    state : Path, optional
+        A private folder for keys and finished values: the same command goes on where it was
+        interrupted, and a grown list costs only its new ids.
+    seed : int, optional
+        Repeats the row order; by default the operating system draws it.
+    """
+    check_free(out)
+    tables = {
+        party: read_ids(path, party=party, id=ids[party], duplicates=duplicates, empty=empty)
+        for party, path in files.items()
+    }
+    order = secrets.randbits(62) if seed is None else seed
+    fed = Federation(tables, security=security, seed=order, on_event=on_event)
+    folders = {} if state is None else {party: state / quote(party, safe="") for party in files}
+    with _finished_folder(out) as folder:
+        plan = fed.align(
+            protocol=protocol,
+            hub=hub,
+            normalise=normalise,
+            duplicates=duplicates,
+            empty=empty,
+            limits=limits,
+            state=folders,
+        )
+        for party in plan.parties:
+            write_aligned(fed, party, folder)
+        fed.save_plan(folder / "parties")
+        fed.record.save(folder)
+        fed.report(folder / "report.html")
+    return fed
+
+
+@contextmanager
+def _finished_folder(out: Path) -> Iterator[Path]:
+    """A folder that takes the name ``out`` when all of it is written, and goes if that fails."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
+        folder = Path(name) / "run"
+        yield folder
+        if out.exists():
+            out.rmdir()
+        shutil.move(folder, out)

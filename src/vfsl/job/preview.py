@@ -1,0 +1,99 @@
+"""What a job would do: sizes, steps with settings, rough times, and what it would reveal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from vfsl.job.estimates import seconds
+from vfsl.job.rehearsal import rehearse
+from vfsl.job.run import read_tables
+from vfsl.job.schema import AnyStep, Job, TrainStep
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One step of a job that is not run yet.
+
+    Attributes
+    ----------
+    number : int
+    do : str
+    settings : dict
+        Those that were given, and defaults that matter.
+    seconds : float or None
+        About how long it takes on two cores; None: not estimated.
+    """
+
+    number: int
+    do: str
+    settings: Mapping[str, Any]
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Revealed:
+    """A message that one party would send another, and what it tells."""
+
+    step: str
+    sender: str
+    receiver: str
+    message: str
+    protection: str
+    fact: str
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A job looked at, without running it.
+
+    Attributes
+    ----------
+    sizes : dict of party to (rows, columns)
+    steps : sequence of Planned
+    reveals : sequence of Revealed
+    notes : sequence of str
+    """
+
+    sizes: Mapping[str, tuple[int, int]]
+    steps: Sequence[Planned]
+    reveals: Sequence[Revealed]
+    notes: Sequence[str]
+
+
+def preview(job: Job, folder: Path) -> Preview:
+    """Read the tables and rehearse the job on made-up rows; nothing is written."""
+    tables, _ = read_tables(job, folder)
+    steps = [
+        Planned(number, step.do, _settings(step), seconds(step, job, tables))
+        for number, step in enumerate(job.steps, start=1)
+    ]
+    notes = []
+    rehearsed = job
+    if find_spec("torch") is None and _has_risa(job.steps):
+        notes.append("RISA needs PyTorch, which is not installed; its step is not looked at.")
+        kept = [step for step in job.steps if not _has_risa([step])]
+        rehearsed = job.model_copy(update={"steps": kept})
+    found: dict[Revealed, None] = {}  # in order, each once
+    for record in rehearse(rehearsed, tables):
+        for flow in record.flows:
+            line = Revealed(
+                record.name, flow.sender, flow.receiver, flow.message, flow.kind, flow.fact
+            )
+            found[line] = None
+    if job.run.scheme == "plain":
+        notes.append("scheme = 'plain' encrypts nothing: ciphertexts can be read by who gets them.")
+    sizes = {party: (len(table), len(table.columns)) for party, table in tables.items()}
+    return Preview(sizes, steps, list(found), notes)
+
+
+def _settings(step: AnyStep) -> dict[str, Any]:
+    content = step.model_dump(exclude={"do"}, exclude_none=True)
+    return {name: value for name, value in content.items() if value != []}
+
+
+def _has_risa(steps: Sequence[AnyStep]) -> bool:
+    return any(isinstance(step, TrainStep) and step.model == "risa" for step in steps)

@@ -1,0 +1,130 @@
+"""A rehearsal of a job on a handful of made-up rows, to see who would send what to whom.
+
+The made-up tables have columns of the same kinds and nothing of the real ones. Which messages a
+protocol sends does not depend on how many rows, columns, rounds or trees there are, so the ledger
+of the rehearsal names everything that the job would reveal. Nothing is encrypted: the messages have
+the same names and facts, and come faster.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vfsl.data import Kind, PartyTable, write_table
+from vfsl.job.run import run_job
+from vfsl.job.schema import (
+    AnyStep,
+    CompleteStep,
+    EvaluateStep,
+    Job,
+    PartySection,
+    PuStep,
+    TrainStep,
+)
+from vfsl.record import StepRecord
+from vfsl.values import Array
+
+# Enough for every part of every protocol to have its turn: RISA judges parties by 20 rows.
+_COMMON, _OWN = 240, 40
+_ID = "\x00id"
+
+
+def rehearse(job: Job, tables: Mapping[str, PartyTable]) -> tuple[StepRecord, ...]:
+    """What the job's protocols would send; numbers of messages and bytes are the rehearsal's."""
+    small = _small_job(job, tables)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        made = made_up(job, tables, np.random.default_rng(0))
+        for party, frame in made.items():
+            write_table(frame, folder / small.parties[party].table)
+        return run_job(small, folder, folder / "out").steps
+
+
+def made_up(
+    job: Job, tables: Mapping[str, PartyTable], rng: np.random.Generator
+) -> dict[str, pd.DataFrame]:
+    """For each party some rows with a column of each kind that it has, and its labels."""
+    common = [f"c{place}" for place in range(_COMMON)]
+    listed = {step.positives for step in job.steps if isinstance(step, PuStep)}
+    shared = rng.normal(size=_COMMON)  # so that columns of one party predict those of another
+    frames = {}
+    for party, table in tables.items():
+        ids = common + [f"{party}{place}" for place in range(_OWN)]
+        hidden = np.concatenate([shared, rng.normal(size=_OWN)])
+        columns: dict[str, Any] = {_ID: ids}
+        for kind in (Kind.NUMERIC, Kind.CATEGORICAL):
+            names = [name for name in table.features if table.kinds[name] is kind]
+            if names:
+                columns[names[0]] = _cells(kind is Kind.NUMERIC, hidden, rng, "abc")
+        for column, number in _labels(job, party).items():
+            columns[column] = _cells(number, hidden, rng, "ny")
+        if job.test is not None and job.test.column is not None and job.test.column[0] == party:
+            columns[job.test.column[1]] = rng.random(len(ids)) < 0.3
+        frame = pd.DataFrame(columns)
+        frames[party] = frame.iloc[: _COMMON // 4] if party in listed else frame
+    return frames
+
+
+def _cells(number: bool, hidden: Array, rng: np.random.Generator, levels: str) -> Any:
+    values = hidden + 0.3 * rng.normal(size=len(hidden))
+    if number:
+        return values
+    bounds = np.quantile(values, np.arange(1, len(levels)) / len(levels))
+    return np.array(list(levels))[np.searchsorted(bounds, values)]
+
+
+def _labels(job: Job, party: str) -> dict[str, bool]:
+    """The columns that steps learn to predict, and whether they are numbers."""
+    found: dict[str, bool] = {}
+    section = job.parties[party].label
+    if section is not None:
+        found[section] = False
+    for step in job.steps:
+        if isinstance(step, TrainStep) and step.label[0] == party:
+            found[step.label[1]] = step.model == "linear" or step.task == "regression"
+        elif isinstance(step, CompleteStep) and step.given == party and step.label is not None:
+            found.setdefault(step.label, False)
+    return found
+
+
+def _small_job(job: Job, tables: Mapping[str, PartyTable]) -> Job:
+    """The same steps with as little work as shows every message."""
+    run = job.run.model_copy(update={"scheme": "plain", "security": 112, "channel": "memory"})
+    parties = {
+        party: PartySection(table=f"{place}.parquet", id=_ID, label=section.label)
+        for place, (party, section) in enumerate(job.parties.items())
+    }
+    test = job.test
+    if test is not None and test.share is not None:
+        test = test.model_copy(update={"share": 0.3})
+    steps = [_small_step(step) for step in job.steps]
+    return job.model_copy(update={"run": run, "parties": parties, "test": test, "steps": steps})
+
+
+def _small_step(step: AnyStep) -> AnyStep:
+    if isinstance(step, PuStep):
+        return step.model_copy(update={"rounds": 2, "outer": 1, "folds": 2})
+    if isinstance(step, CompleteStep):
+        # What is local sends nothing; every row is sure enough, so that some join in round 2.
+        change: dict[str, Any] = {"rounds": 2, "folds": 2, "alpha": 0.0, "methods": []}
+        change |= {"advice_trees": 1}
+        if step.low not in ("auto", "direct"):
+            change["low"] = "mean"
+        if step.remainder not in ("predict", "leave"):
+            change["remainder"] = "predict"
+        return step.model_copy(update=change)
+    if isinstance(step, EvaluateStep):
+        return step.model_copy(update={"bootstrap": 100})
+    if not isinstance(step, TrainStep):
+        return step
+    if step.model == "risa":
+        return step.model_copy(update={"epochs": 1, "self_steps": 1})
+    if step.model in ("linear", "logistic"):
+        return step.model_copy(update={"max_rounds": 2})
+    return step.model_copy(update={"n_estimators": 1, "validation": None, "patience": None})
