@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from vfsl.crypto.integers import as_integers, group_counts
+import numpy as np
+
+from vfsl.crypto.integers import as_integers, group_places
 from vfsl.errors import InputError
 from vfsl.values import Array
 
@@ -25,6 +27,8 @@ class Grouping:
     ----------
     counts : array of shape (f, n)
         How many rows each group has.
+    places : array of shape (rows, f)
+        See :func:`vfsl.crypto.integers.group_places`.
     kept : dict
         What schemes keep here.
     """
@@ -42,5 +46,8 @@ class Grouping:
                 f"Got {self.codes.min()} to {self.codes.max()} instead."
             )
         self.n, self.again = n, again
-        self.counts: Array = group_counts(self.codes, n)
+        self.places = group_places(self.codes, n)
+        groupings = self.codes.shape[1]
+        counts = np.bincount(self.places.ravel(), minlength=groupings * (n + 1))
+        self.counts: Array = counts.reshape(groupings, n + 1)[:, 1:]
         self.kept: dict[Any, Any] = {}

@@ -85,14 +85,12 @@ def negated(values: Array) -> Array:
     return -values
 
 
-def group_counts(codes: Array, n: int) -> Array:
-    """How many rows each group of each grouping has, (groupings, n); row −1 counts nowhere."""
-    # One count for all groupings; row −1 falls into an extra group in front of each.
-    columns = codes.reshape(codes.shape[0], -1)
-    groupings = columns.shape[1]
-    places = columns + (np.arange(groupings) * (n + 1) + 1)
-    counts = np.bincount(places.ravel(), minlength=groupings * (n + 1))
-    return np.asarray(counts.reshape(groupings, n + 1)[:, 1:])
+def group_places(codes: Array, n: int) -> Array:
+    """Codes (rows, groupings) as places in one row of all groups of all groupings.
+
+    Every grouping has a group more in front, which −1 falls into: a row that counts nowhere.
+    """
+    return np.asarray(codes + (np.arange(codes.shape[1]) * (n + 1) + 1))
 
 
 def exact_dot(left: Array, right: Array, bound: int) -> Array:

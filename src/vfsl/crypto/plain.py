@@ -13,7 +13,7 @@ from scipy import sparse
 
 from vfsl.crypto import wire
 from vfsl.crypto.grouping import Grouping
-from vfsl.crypto.integers import exact_dot, random_words
+from vfsl.crypto.integers import exact_dot, group_places, random_words
 from vfsl.crypto.opening import Mask, SecretKey
 from vfsl.crypto.runs import RUNS_A_VALUE, Runs
 from vfsl.crypto.scheme import RESULT, EncryptedArray, PublicKey, Scheme
@@ -124,16 +124,14 @@ class PlainArray(EncryptedArray):
         return self._sums(dots if self._values.ndim == 2 else dots[0], bound)
 
     def _sum_by(self, groups: Array, n: int, bound: int) -> PlainArray:
-        return self._sums(self._grouped(groups[:, None], n)[0], bound)
+        return self._sums(self._grouped(group_places(groups[:, None], n), n)[0], bound)
 
     def _sum_by_many(self, grouping: Grouping, bound: int) -> PlainArray:
-        return self._sums(self._grouped(grouping.codes, grouping.n), bound)
+        return self._sums(self._grouped(grouping.places, grouping.n), bound)
 
-    def _grouped(self, groups: Array, n: int) -> Array:
+    def _grouped(self, places: Array, n: int) -> Array:
         """Sums for all groupings (rows, f) in one compiled pass over integers, (f, n, ...)."""
-        rows, groupings = groups.shape
-        # Row −1 falls into an extra group in front of each grouping, which is dropped.
-        places = groups + (np.arange(groupings) * (n + 1) + 1)
+        rows, groupings = places.shape
         # A matrix with a one for each row and grouping: a column a row, a row a group.
         starts = np.arange(0, rows * groupings + 1, groupings)
         ones = np.ones(rows * groupings, dtype=np.int64)
