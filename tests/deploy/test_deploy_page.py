@@ -21,7 +21,7 @@ from vfsl.deploy.submit import wait_for
 pytestmark = [
     pytest.mark.network,
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.xdist_group("page"),
 ]
 PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
@@ -162,7 +162,7 @@ def use_the_run(reader, block):
     submit, status, fetch, report = block.strip().splitlines()
     (said,) = reader.run(submit)
     run = said.split("Run: ")[1].split()[0]
-    ended = wait_for(reader.folder / "bank", run, 300)
+    ended = wait_for(reader.folder / "bank", run, 1200)
     assert ended.state == "finished", ended
     for line in (status, fetch, report):
         (said,) = reader.run(line, RUN=run)

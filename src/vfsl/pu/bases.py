@@ -31,6 +31,9 @@ BASES = {
     "xgb": "vfsl.estimators.trees:XGB",
     "lgb": "vfsl.estimators.trees:LGB",
 }
+# The rule of ten rows a leaf counts all rows, in the bag or not; of those that are in it LightGBM
+# asks for twenty, which weigh 5 where both classes are even.
+IN_BAGS = {"lgb": {"min_child_weight": 5.0}}
 
 
 class Base(Protocol):
@@ -152,7 +155,7 @@ def make_base(base: str | Base) -> Base:
                 f"Got {base!r} instead{hint}"
             )
         module, name = BASES[base].split(":")
-        made: Base = getattr(import_module(module), name)()
+        made: Base = getattr(import_module(module), name)(**IN_BAGS.get(base, {}))
         return made
     if getattr(base, "scores_are", None) not in ("logit", "probability"):
         raise ConfigError(
