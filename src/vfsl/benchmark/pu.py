@@ -8,19 +8,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from vfsl.align import RowPlan, RowShare
 from vfsl.benchmark import pu_baselines as pooled
 from vfsl.benchmark.cells import Cells
 from vfsl.benchmark.figures import Panels
 from vfsl.benchmark.linear import flows_of, timed
 from vfsl.benchmark.peers import PeerMissing, peer_python
+from vfsl.benchmark.pu_trials import Trial, dataset, federation, matrices, trial
 from vfsl.benchmark.table import Outcome, judged
-from vfsl.data import Dataset, Encoder, PartyTable, halves, load, make_parties
+from vfsl.data import make_parties
 from vfsl.errors import DataError
 from vfsl.estimators.descent import Floats
-from vfsl.federation import Federation
 from vfsl.pu import VFPU
 from vfsl.pu.bags import Booleans
 from vfsl.pu.bases import IN_BAGS
@@ -84,25 +82,6 @@ _SLACK = 0.01
 _KIND = {"lr": "logistic"}  # of the pooled baselines; trees: "boosted"
 
 
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """One drawing of rows and known positives; truth is for metrics and the oracle only."""
-
-    name: str
-    train: pd.DataFrame
-    test: pd.DataFrame
-    truth: Booleans
-    test_truth: Booleans
-    known: Booleans
-    labelled: float
-    seed: int
-
-    @property
-    def hidden(self) -> Booleans:
-        """The true positives among the unlabelled rows, of these only."""
-        return self.truth[~self.known]
-
-
 # Raised when a change of code changes results, so that kept cells of before are not used.
 EDITION = 1
 
@@ -117,7 +96,7 @@ class PuCase:
     method: str
     rows: int
     bags: int
-    biased: bool = False
+    biased: str = ""  # the party by whose column positives were picked
     settings: str = ""  # of a base, where they are not its defaults
 
 
@@ -129,7 +108,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     here = [name for name in sizes.sets if _is_here(name, notes)]
     names = list(methods(sizes.bases, sizes.bags)) + ([PEER] if _peer(sizes, notes) else [])
     groups = [
-        (name, labelled, method, False)
+        (name, labelled, method, "")
         for name in here
         for labelled in sizes.labelled
         for method in names
@@ -137,9 +116,13 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
         if labelled == sizes.labelled[0] or method.rpartition(", ")[2] not in ABLATION
     ]
     if here:  # the last set once more, with positives that were not picked at random
-        groups += [(here[-1], sizes.labelled[-1], f"VFPU {base}", True) for base in sizes.bases]
+        groups += [
+            (here[-1], sizes.labelled[-1], f"VFPU {base}", party)
+            for party in "BC"
+            for base in sizes.bases
+        ]
     cases = {
-        f"{name}, {labelled:.0%} known, seed {seed}: {method}{_BIASED * biased}": PuCase(
+        f"{name}, {labelled:.0%} known, seed {seed}: {method}{_biased(biased)}": PuCase(
             name, labelled, seed, method, sizes.rows, sizes.bags, biased, _settings(method)
         )
         for name, labelled, method, biased in groups
@@ -155,8 +138,11 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     return Outcome("pu", title, rows, notes, panels)
 
 
-_BIASED = ", biased positives"
 PEER = "pulearn bagging, pooled logistic"
+
+
+def _biased(party: str) -> str:
+    return f", biased positives, by a column of {party}" if party else ""
 
 
 def _settings(method: str) -> str:
@@ -193,77 +179,6 @@ def _peer(sizes: Sizes, notes: list[str]) -> bool:
         notes.append(f"pulearn is left out: {error}")
         return False
     return True
-
-
-# ---- data ----------------------------------------------------------------------------------------
-
-
-def dataset(name: str) -> Dataset:
-    """A set by name; bank as published also has the duration of the call."""
-    return load("bank", raw=True) if name == "bank with duration" else load(name)
-
-
-def trial(
-    name: str, data: Dataset, rows: int, labelled: float, seed: int, biased: bool = False
-) -> Trial:
-    """Shuffle, cut into training and test rows, and mark a share of the training positives.
-
-    The rarer class is positive. ``biased``: high values of the first numeric column are e⁴ times
-    as likely to be known as low ones, instead of all alike.
-    """
-    frame = data.frame.sample(frac=1, random_state=seed).reset_index(drop=True)
-    label = frame[data.label]
-    truth = (label == label.value_counts().idxmin()).to_numpy(dtype=bool)
-    frame = frame.drop(columns=[data.label])
-    cut = min(rows, len(frame) // 2)
-    positives = np.flatnonzero(truth[:cut])
-    chance = np.ones(len(positives))
-    if biased:
-        column = frame.select_dtypes("number").columns[0]
-        chance = np.exp(4 * frame[column][:cut].rank(pct=True).to_numpy()[positives])
-    rng = np.random.default_rng(seed)
-    count = max(round(labelled * len(positives)), 2)
-    known = np.zeros(cut, dtype=bool)
-    known[rng.choice(positives, count, replace=False, p=chance / chance.sum())] = True
-    test = frame[cut : 2 * cut].reset_index(drop=True)
-    truths = truth[:cut], truth[cut : 2 * cut]
-    return Trial(name, frame[:cut], test, *truths, known, labelled, seed)
-
-
-def federation(
-    frame: pd.DataFrame, known: Booleans | None, seed: int, how: str = "plain"
-) -> Federation:
-    """B holds the first half of the columns, C the second half and the marks; aligned."""
-    ids = np.arange(len(frame)).astype(str)
-    marks = np.where(np.zeros(len(frame), bool) if known is None else known, 1, -1)
-    columns = dict(zip("BC", halves(list(frame.columns)), strict=True))
-    tables = {
-        party: PartyTable.from_frame(frame[names].assign(id=ids), party=party, id="id")
-        for party, names in columns.items()
-    }
-    fed = Federation(tables, scheme=how, seed=seed)
-    rows, nobody = np.arange(len(frame)), np.empty(0, dtype=np.int64)
-    fed.plan = RowPlan(
-        {
-            party: RowShare(
-                party, "all", rows, nobody, marks.astype(np.int8) if party == "C" else None
-            )
-            for party in tables
-        }
-    )
-    return fed
-
-
-def matrices(one: Trial) -> tuple[Floats, Floats]:
-    """All columns in one place, encoded as a party would."""
-    tables = [
-        PartyTable.from_frame(
-            frame.assign(id=np.arange(len(frame)).astype(str)), party="all", id="id"
-        )
-        for frame in (one.train, one.test)
-    ]
-    encoder = Encoder(missing="impute").fit(tables[0])
-    return encoder.transform(tables[0]).matrix, encoder.transform(tables[1]).matrix
 
 
 # ---- methods -------------------------------------------------------------------------------------
@@ -367,7 +282,7 @@ def averaged(
     name: str,
     labelled: float,
     method: str,
-    biased: bool,
+    biased: str,
     cells: Mapping[PuCase, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Mean over the seeds, and the deviation of the AUC."""
@@ -380,7 +295,7 @@ def averaged(
     row: dict[str, Any] = {
         "set": name,
         "known": labelled,
-        "method": method + _BIASED * biased,
+        "method": method + _biased(biased),
         "seeds": len(found),
     }
     for metric in found[0]:
@@ -453,6 +368,6 @@ _NOTES = (
     "VFPU runs between two parties with half of the columns each, without encryption, which "
     "changes no figure; everything else has all columns in one place.",
     "nnPU gets the prior that VFPU estimates. The oracle knows all labels.",
-    "biased positives: high values of the first numeric column are up to e⁴ times as likely to be "
-    "known. warned: the share of runs with a warning.",
+    "biased positives: high values of the party's first numeric column are up to e⁴ times as "
+    "likely to be known. warned: the share of runs with a warning; only C's columns are compared.",
 )
