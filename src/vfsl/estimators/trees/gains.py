@@ -55,7 +55,7 @@ def gains(left: Integers, total: Integers, steps: Floats, penalty: Penalty) -> F
     squares = np.stack([ours[:, 0], others[:, 0], whole[:, 0]]) ** 2
     lightest = np.minimum(ours[:, 1], others[:, 1])
     heavy = (lightest >= penalty.least_weight) & (lightest + penalty.l2 > 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         parts = squares / weights
         gain = 0.5 * (parts[0] + parts[1] - parts[2])
     return np.asarray(np.where(heavy, gain, -np.inf))
