@@ -59,7 +59,9 @@ def test_flags():
     columns = pd.DataFrame(
         {
             "skill of model": [-0.2, -0.1, 0.3, 0.2, 0.0, 0.005],
-            "flagged": [True, False, False, True, True, False],
+            "model": ["direct"] * 3 + ["mean"] + ["direct"] * 2,
+            "expected skill": [0.01, 0.3, 0.3, 0.2, -0.1, 0.1],
+            "its error": [0.02, 0.02, 0.02, 0.02, 0.02, 0.02],
         }
     )
     missed, false = flag_rates(columns)
@@ -74,7 +76,9 @@ def made_cells(blend, best=0.8):
             {
                 "kind": "numeric",
                 "skill of model": 0.5,
-                "flagged": False,
+                "model": "direct",
+                "expected skill": 0.4,
+                "its error": 0.1,
                 "coverage": 0.9,
                 "rmse": 0.7,
             }

@@ -13,6 +13,7 @@ from vfsl.completion.columns import (
     filled_by_baseline,
     kept_share,
     shrunk,
+    verdict,
 )
 from vfsl.completion.crossfit import Fold, log_errors, skill
 from vfsl.completion.targets import restored, tamed, target_of
@@ -104,6 +105,23 @@ def test_verdicts():
     assert filled(column, weak).verdict == CARE
     assert filled(column, bad).verdict == MEAN
     assert filled(column, good, "mean").verdict == MEAN
+    assert filled(column, good).helps
+    assert not filled(column, bad).helps
+    assert not filled(column, good, "mean").helps
+
+
+def test_a_skill_within_two_errors_of_nothing_is_not_shown():
+    assert verdict("direct", 0.05, 0.02) == CARE
+    assert verdict("direct", 0.04, 0.02) == MEAN
+    assert verdict("direct", 0.5, 0.1) == USE
+    assert verdict("constant", 0.5, 0.1) == MEAN
+    rng = np.random.default_rng(1)
+    column = target(rng.normal(size=40))
+    base = baseline_fold(column, 5).baseline
+    luck = filled(column, Fold(column, base + 0.3 * rng.normal(size=40), base))
+    assert 0 < skill(luck.fold)[0] < 2 * skill(luck.fold)[1]
+    assert luck.verdict == MEAN
+    assert luck.helps
 
 
 def test_whole_numbers_stay_whole_and_within_bounds():

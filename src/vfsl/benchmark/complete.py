@@ -15,6 +15,7 @@ from vfsl.benchmark.cells import Cells
 from vfsl.benchmark.complete_cells import NOBODY, Case, complete_cell, routed_shares
 from vfsl.benchmark.figures import Panels
 from vfsl.benchmark.table import Outcome, judged
+from vfsl.completion.columns import MEAN, verdict
 from vfsl.completion.downstream import WAYS
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.data import available
@@ -153,7 +154,6 @@ _COLUMN_FIELDS = [
     "skill of model",
     "expected skill",
     "its error",
-    "flagged",
     "coverage",
     "rmse",
     "rmse of mean",
@@ -196,7 +196,8 @@ def flag_rates(columns: pd.DataFrame) -> tuple[float | None, float | None]:
     A model whose squared error differs from the mean's by less than half a hundredth is neither.
     """
     true = columns["skill of model"].astype(float)
-    flagged = columns["flagged"].astype(bool)
+    said = zip(columns["model"], columns["expected skill"], columns["its error"], strict=True)
+    flagged = pd.Series([verdict(*one) == MEAN for one in said], columns.index, dtype=bool)
     worse, better = true < -_SAME, true > _SAME
     missed = float((~flagged)[worse].mean()) if worse.any() else None
     false = float(flagged[better].mean()) if better.any() else None

@@ -11,7 +11,7 @@ import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
 from vfsl.channel import run_together
-from vfsl.completion.columns import MEAN, Filled, filled_by_baseline
+from vfsl.completion.columns import Filled, filled_by_baseline
 from vfsl.completion.completed import Completion
 from vfsl.completion.crossfit import skill
 from vfsl.completion.fedpsg import FedPSG
@@ -187,7 +187,6 @@ def judged_column(column: Filled, done: Completion, truth: PartyTable) -> dict[s
     return line | {
         "skill": float(1 - ours / mean) if mean > 0 else 0.0,
         "coverage": float(inside[known].mean()),
-        "flagged": column.verdict == MEAN,
         "routed": column.route,
     }
 

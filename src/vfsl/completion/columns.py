@@ -17,6 +17,9 @@ from vfsl.completion.targets import Target
 USE, CARE, MEAN = "use", "use with care", "no better than mean"
 # A column that removes less than this share of the squared error is to be used with care.
 _GOOD_SKILL = 0.1
+# Nor is one better than the mean before its skill is so many standard errors above nothing.
+_SHOWN = 2.0
+_NO_MODELS = ("mean", "constant")
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +121,19 @@ class Filled:
     @property
     def verdict(self) -> str:
         """Whether to use the column."""
-        value, error = skill(self.fold)
-        if self.model in ("mean", "constant") or value <= 0:
-            return MEAN
-        return USE if value - error > _GOOD_SKILL else CARE
+        return verdict(self.model, *skill(self.fold))
+
+    @property
+    def helps(self) -> bool:
+        """Whether its model is expected to be better than the mean, be it shown or not."""
+        return self.model not in _NO_MODELS and skill(self.fold)[0] > 0
+
+
+def verdict(model: str, value: float, error: float) -> str:
+    """Whether to use what a model of that held-out skill, known to that error, has filled in."""
+    if model in _NO_MODELS or value <= _SHOWN * error:
+        return MEAN
+    return USE if value - error > _GOOD_SKILL else CARE
 
 
 def shrunk(fold: Fold, folds: int) -> tuple[Fold, float]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from vfsl.channel import Channel, run_together
-from vfsl.completion.columns import MEAN, filled_by_baseline
+from vfsl.completion.columns import filled_by_baseline
 from vfsl.completion.comparing import comparison
 from vfsl.completion.completed import Completion, whole_table
 from vfsl.completion.downstream import WAYS, Downstream, Trained, Way, label_of
@@ -227,7 +227,7 @@ def fills(completion: Completion, rng: np.random.Generator) -> dict[str, PartyTa
         whole_table(replace(completion, columns=columns), names) for columns in (means, draws)
     )
     common = len(completion.common)
-    weak = [name for name, column in completion.columns.items() if column.verdict == MEAN]
+    weak = [name for name, column in completion.columns.items() if not column.helps]
     return {
         "completed": completed,
         "mean": mean,
