@@ -14,6 +14,7 @@ from vfsl.crypto.integers import (
     largest,
     largest_column_sum,
     random_words,
+    sums_by_place,
     to_matrix,
 )
 from vfsl.errors import InputError
@@ -60,6 +61,18 @@ def test_exact_dot_where_floats_round() -> None:
     bound = largest(left) * largest_column_sum(right)
     np.testing.assert_array_equal(exact_dot(left, right, bound), exact)
     assert ((left.T.astype(float) @ right.astype(float)).astype(np.int64) != exact).any()
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize(("rows", "many"), [(0, 2), (7, 0), (1, 1), (50, 3)])
+def test_sums_by_place(rows: int, many: int, dtype: type) -> None:
+    rng = np.random.default_rng(rows)
+    places = rng.integers(0, 9, (rows, many)).astype(dtype)
+    values = rng.integers(-(1 << 58), 1 << 58, (rows, 2))
+    wanted = np.zeros((9, 2), dtype=np.int64)
+    for row, place in np.ndindex(rows, many):
+        wanted[places[row, place]] += values[row]
+    assert (sums_by_place(places, values, 9) == wanted).all()
 
 
 @given(st.lists(st.integers(0, 2**80 - 1), min_size=1, max_size=10))

@@ -15,7 +15,9 @@ class Hub:
 
     def __init__(self, parties: tuple[str, ...]) -> None:
         self.parties = parties
-        self._changed = threading.Condition()
+        # One lock, and a bell for each party: a message wakes nobody but its receiver.
+        self._lock = threading.Lock()
+        self._bells = {party: threading.Condition(self._lock) for party in parties}
         self._queues: dict[tuple[str, str], deque[bytes]] = defaultdict(deque)
         self._posted: dict[str, Counter[str]] = {party: Counter() for party in parties}
         self._taken: dict[str, Counter[str]] = {party: Counter() for party in parties}
@@ -28,15 +30,15 @@ class Hub:
         return MemoryTransport(self, party)
 
     def post(self, sender: str, to: str, frame: bytes) -> None:
-        with self._changed:
+        with self._lock:
             self._queues[sender, to].append(frame)
             self._posted[sender][to] += 1
-            self._changed.notify_all()
+            self._bells[to].notify_all()
 
     def take(self, party: str, sender: str, name: str, timeout: float | None) -> bytes:
         deadline = None if timeout is None else time.monotonic() + timeout
         queue = self._queues[sender, party]
-        with self._changed:
+        with self._lock:
             while not queue:
                 self._raise_if_hopeless(party, sender, name)
                 left = None if deadline is None else deadline - time.monotonic()
@@ -44,22 +46,22 @@ class Hub:
                     raise TimedOut(
                         f"{party!r} waited {timeout:g} s for {name!r} from {sender!r}.", sender
                     )
-                self._changed.wait(left)
+                self._bells[party].wait(left)
             self._waits.clear(party)
             self._taken[party][sender] += 1
             return queue.popleft()
 
     def end(self, party: str) -> None:
-        with self._changed:
+        with self._lock:
             self._ended.add(party)
-            self._changed.notify_all()
+            self._wake_all()
 
     def fail(self, party: str, reason: str) -> None:
         """Note the first failure; all parties that wait learn who it was."""
-        with self._changed:
+        with self._lock:
             if self._failed is None:
                 self._failed = (party, reason)
-            self._changed.notify_all()
+            self._wake_all()
 
     def unread(self) -> tuple[str, str, int] | None:
         """A sender and receiver with messages that nobody took."""
@@ -80,9 +82,13 @@ class Hub:
         ring = self._waits.wait(party, wait)
         if ring is not None:
             self._deadlock = f"The parties wait for each other: {self._waits.describe(ring)}."
-            self._changed.notify_all()
+            self._wake_all()
         if self._deadlock is not None:
             raise Deadlock(self._deadlock, sender)
+
+    def _wake_all(self) -> None:
+        for bell in self._bells.values():
+            bell.notify_all()
 
 
 class MemoryTransport:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -43,7 +44,7 @@ _PROTECTED_CODES = {kind: code for code, kind in enumerate(PROTECTED)}
 def encode(name: str, value: Wire, *, max_bytes: int = MAX_BYTES) -> bytes:
     """The frame of one message; what may not cross a channel raises ``UnsupportedValue``."""
     writer = _Writer(max_bytes)
-    writer.text(name)
+    writer.name(name)
     writer.value(value, depth=0)
     crc = 0
     for part in writer.parts:
@@ -98,20 +99,15 @@ class _Writer:
             self._small = bytearray()
             self.parts += [part, self._small]
 
-    def text(self, text: str) -> None:
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            raise UnsupportedValue("A text with lone surrogates may not cross a channel.") from None
-        self.add(_U32.pack(len(data)) + data)
+    def name(self, text: str) -> None:
+        self.add(_packed_name(text))
 
     def value(self, value: Wire, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise UnsupportedValue(f"The message nests deeper than {MAX_DEPTH} levels.")
         match value:
             case str():
-                self.add(b"s")
-                self.text(value)
+                self.add(b"s" + _packed(value))
             case np.ndarray():
                 self._array(value)
             case dict():
@@ -157,21 +153,34 @@ class _Writer:
                     "The keys of a dict on a channel must be text. "
                     f"Got {type(key).__name__} instead."
                 )
-            self.text(key)
+            self.name(key)
             self.value(item, depth + 1)
 
     def _array(self, array: Array) -> None:
-        dtype = array.dtype.newbyteorder("<")
+        dtype = array.dtype if array.dtype in _DTYPE_CODES else array.dtype.newbyteorder("<")
         if dtype not in _DTYPE_CODES:
             raise UnsupportedValue(
                 f"An array of dtype {array.dtype} may not cross a channel; use booleans, integers "
                 "or floats of up to 64 bits."
             )
-        data = np.ascontiguousarray(array, dtype=dtype)
         lengths = struct.pack(f"<{array.ndim}Q", *array.shape)
-        self.add(b"a" + bytes([_DTYPE_CODES[dtype], array.ndim]) + lengths)
-        self.add(bytes(-self.size % _ALIGNMENT))
-        self.add(data.reshape(-1).view(np.uint8).data if data.size else b"")
+        head = b"a" + bytes([_DTYPE_CODES[dtype], array.ndim]) + lengths
+        self.add(head + bytes(-(self.size + len(head)) % _ALIGNMENT))
+        if array.size:
+            data = np.ascontiguousarray(array, dtype=dtype)
+            self.add(data.reshape(-1).view(np.uint8).data)
+
+
+def _packed(text: str) -> bytes:
+    """A text with its length."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise UnsupportedValue("A text with lone surrogates may not cross a channel.") from None
+    return _U32.pack(len(data)) + data
+
+
+_packed_name = lru_cache(maxsize=1024)(_packed)  # names and keys come again and again
 
 
 class _Reader:
@@ -179,64 +188,69 @@ class _Reader:
 
     def __init__(self, body: memoryview) -> None:
         self._body = body
+        self._end = len(body)
         self._at = 0
 
-    def take(self, count: int) -> memoryview:
-        stop = self._at + count
-        if stop > len(self._body):
+    def _skip(self, count: int) -> int:
+        """Go on by so many bytes; where they begin."""
+        start = self._at
+        self._at = start + count
+        if self._at > self._end:
             raise WireError("The message ends in the middle of a value.")
-        part = self._body[self._at : stop]
-        self._at = stop
-        return part
+        return start
+
+    def take(self, count: int) -> memoryview:
+        start = self._skip(count)
+        return self._body[start : start + count]
 
     def end(self) -> None:
-        if self._at != len(self._body):
-            raise WireError(f"The message has {len(self._body) - self._at} bytes after its value.")
+        if self._at != self._end:
+            raise WireError(f"The message has {self._end - self._at} bytes after its value.")
 
     def _count(self) -> int:
         """A number of items, each of which takes at least one byte."""
-        count: int = _U32.unpack(self.take(4))[0]
-        if count > len(self._body) - self._at:
+        count: int = _U32.unpack_from(self._body, self._skip(4))[0]
+        if count > self._end - self._at:
             raise WireError("The message announces more items than it can hold.")
         return count
 
     def text(self) -> str:
         try:
-            return bytes(self.take(self._count())).decode()
+            return str(self.take(self._count()), "utf-8")
         except UnicodeDecodeError:
             raise WireError("The message holds a text that is not UTF-8.") from None
 
     def value(self, depth: int) -> Wire:
         if depth > MAX_DEPTH:
             raise WireError(f"The message nests deeper than {MAX_DEPTH} levels.")
-        tag = bytes(self.take(1))
-        match tag:
-            case b"s":
+        match chr(self._body[self._skip(1)]):
+            case "s":
                 return self.text()
-            case b"a":
+            case "a":
                 return self._array()
-            case b"m":
+            case "m":
                 return self._mapping(depth)
-            case b"N":
+            case "N":
                 return None
-            case b"T":
+            case "T":
                 return True
-            case b"F":
+            case "F":
                 return False
-            case b"i":
+            case "i":
                 return self._integer()
-            case b"d":
+            case "d":
                 return _F64.unpack(self.take(8))[0]
-            case b"b":
+            case "b":
                 return bytes(self.take(_U64.unpack(self.take(8))[0]))
-            case b"l":
+            case "l":
                 return [self.value(depth + 1) for _ in range(self._count())]
-            case b"p":
-                code = self.take(1)[0]
+            case "p":
+                code = self._body[self._skip(1)]
                 if code >= len(PROTECTED):
                     raise WireError(f"The message has an unknown protection code {code}.")
                 return PROTECTED[code](self.value(depth + 1))
-        raise WireError(f"The message has an unknown type tag {tag!r}.")
+            case tag:
+                raise WireError(f"The message has an unknown type tag {tag.encode('latin-1')!r}.")
 
     def _integer(self) -> int:
         data = self.take(self._count())
@@ -263,7 +277,8 @@ class _Reader:
         # Zero lengths must not hide absurd ones: numpy would still compute their strides.
         if math.prod(max(length, 1) for length in shape) * dtype.itemsize > 1 << 48:
             raise WireError("The message announces an array larger than any memory.")
-        if any(self.take(-self._at % _ALIGNMENT)):
+        padding = -self._at % _ALIGNMENT
+        if padding and any(self.take(padding)):
             raise WireError("The message has an array with a damaged padding.")
         data = self.take(math.prod(shape) * dtype.itemsize)
         array = np.frombuffer(data, dtype=dtype).reshape(shape)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
@@ -34,20 +35,34 @@ class Grouping:
     """
 
     def __init__(self, codes: Any, n: int, *, again: bool = False) -> None:
-        self.codes = as_integers(codes, "The groups parameter of sum_by")
-        if self.codes.ndim != 2 or self.codes.size == 0:
+        checked = as_integers(codes, "The groups parameter of sum_by")
+        if checked.ndim != 2 or checked.size == 0:
             raise InputError(
                 "The groups parameter of sum_by must have shape (rows, f), with at least one row "
-                f"and one grouping. Got {self.codes.shape} instead."
+                f"and one grouping. Got {checked.shape} instead."
             )
-        if n < 1 or int(self.codes.min()) < -1 or int(self.codes.max()) >= n:
+        if n < 1 or int(checked.min()) < -1 or int(checked.max()) >= n:
             raise InputError(
                 f"The groups parameter of sum_by must be −1 or from 0 to n − 1 = {n - 1}. "
-                f"Got {self.codes.min()} to {self.codes.max()} instead."
+                f"Got {checked.min()} to {checked.max()} instead."
             )
-        self.n, self.again = n, again
-        self.places = group_places(self.codes, n)
-        groupings = self.codes.shape[1]
-        counts = np.bincount(self.places.ravel(), minlength=groupings * (n + 1))
+        self._fill(group_places(checked, n), n, again)
+
+    @classmethod
+    def placed(cls, places: Array, n: int) -> Self:
+        """Of places that are known to be right, as a party's own are: they are not checked."""
+        self = cls.__new__(cls)
+        self._fill(places, n, again=False)
+        return self
+
+    def _fill(self, places: Array, n: int, again: bool) -> None:
+        self.places, self.n, self.again = places, n, again
+        groupings = places.shape[1]
+        counts = np.bincount(places.ravel(), minlength=groupings * (n + 1))
         self.counts: Array = counts.reshape(groupings, n + 1)[:, 1:]
         self.kept: dict[Any, Any] = {}
+
+    @cached_property
+    def codes(self) -> Array:
+        """The group of each row in each grouping, as int64."""
+        return self.places - group_places(np.zeros((1, self.places.shape[1]), np.int64), self.n)

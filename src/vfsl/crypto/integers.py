@@ -93,6 +93,34 @@ def group_places(codes: Array, n: int) -> Array:
     return np.asarray(codes + (np.arange(codes.shape[1]) * (n + 1) + 1))
 
 
+def sums_by_place(places: Array, values: Array, count: int) -> Array:
+    """Values (rows, k) summed at each of a row's places (rows, f), below ``count``; (count, k).
+
+    One compiled pass over integers, by a matrix with a one for each place: a column is a row.
+    """
+    from scipy import sparse
+
+    rows, many = places.shape
+    starts = np.arange(rows + 1, dtype=places.dtype) * many
+    belongs = sparse.csc_array((_ones(places.size), places.ravel(), starts), shape=(count, rows))
+    return np.asarray(belongs @ values)
+
+
+_kept_ones = np.ones(0, dtype=np.int64)
+_MOST_KEPT = 1 << 22
+
+
+def _ones(count: int) -> Array:
+    """So many ones; where they are few, always the same, since making them costs as much."""
+    global _kept_ones
+    if count > _MOST_KEPT:
+        return np.ones(count, dtype=np.int64)
+    kept = _kept_ones
+    if len(kept) < count:
+        _kept_ones = kept = np.ones(min(2 * count, _MOST_KEPT), dtype=np.int64)
+    return kept[:count]
+
+
 def exact_dot(left: Array, right: Array, bound: int) -> Array:
     """``left.T @ right`` of int64 matrices, exactly, where no result can pass ``bound``.
 

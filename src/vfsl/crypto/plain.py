@@ -9,11 +9,10 @@ import secrets
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 
 from vfsl.crypto import wire
 from vfsl.crypto.grouping import Grouping
-from vfsl.crypto.integers import exact_dot, group_places, random_words
+from vfsl.crypto.integers import exact_dot, group_places, random_words, sums_by_place
 from vfsl.crypto.opening import Mask, SecretKey
 from vfsl.crypto.runs import RUNS_A_VALUE, Runs
 from vfsl.crypto.scheme import RESULT, EncryptedArray, PublicKey, Scheme
@@ -130,14 +129,9 @@ class PlainArray(EncryptedArray):
         return self._sums(self._grouped(grouping.places, grouping.n), bound)
 
     def _grouped(self, places: Array, n: int) -> Array:
-        """Sums for all groupings (rows, f) in one compiled pass over integers, (f, n, ...)."""
+        """Sums for all groupings (rows, f), (f, n, ...)."""
         rows, groupings = places.shape
-        # A matrix with a one for each row and grouping: a column a row, a row a group.
-        starts = np.arange(0, rows * groupings + 1, groupings)
-        ones = np.ones(rows * groupings, dtype=np.int64)
-        shape = (groupings * (n + 1), rows)
-        belongs = sparse.csc_array((ones, places.ravel(), starts), shape=shape)
-        sums = np.asarray(belongs @ self._values.reshape(rows, -1))
+        sums = sums_by_place(places, self._values.reshape(rows, -1), groupings * (n + 1))
         return sums.reshape(groupings, n + 1, *self.shape[1:])[:, 1:]
 
     def _take(self, rows: Array) -> Self:

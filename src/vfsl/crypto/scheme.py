@@ -483,10 +483,10 @@ class EncryptedArray(ABC):
     def _grouping(self, groups: Any, n: int) -> tuple[Grouping, int]:
         grouping = groups if isinstance(groups, Grouping) else Grouping(groups, n)
         rows = self._rows("sum_by")
-        if len(grouping.codes) != rows or grouping.n != n:
+        if len(grouping.places) != rows or grouping.n != n:
             raise InputError(
                 f"The groups parameter of sum_by must group {rows} rows into n = {n} groups. "
-                f"Got {len(grouping.codes)} rows and {grouping.n} groups instead."
+                f"Got {len(grouping.places)} rows and {grouping.n} groups instead."
             )
         return grouping, self._next(self.bound * int(grouping.counts.max()), "sum_by")
 

@@ -97,13 +97,14 @@ def test_ordered_columns_offer_each_boundary_once(case):
 @settings(max_examples=200)
 @given(parties())
 def test_rules_send_the_counted_rows_left(case):
-    """goes_left on rows that are made after the counts, against the counted sums."""
+    """Rules on rows that are made after the counts, against the counted sums."""
     bins, counts = case
     candidates = Candidates.of(bins)
     codes = np.column_stack([np.repeat(np.arange(bins.width), one) for one in counts])
     left = run_sums(counts.reshape(1, -1), candidates)[0]
     for at in range(len(candidates)):
-        assert candidates.goes_left(at, codes).sum() == left[at]
+        rule = candidates.rule(at)
+        assert rule_sides(bins, *rule, codes[:, rule[0]]).sum() == left[at]
 
 
 def test_enough_splits_are_offered_where_nothing_is_small():
@@ -167,11 +168,11 @@ def test_more_rows_may_be_asked_for():
 def test_sides_of_missing_cells_and_categories():
     bins = Bins((column(3, ordered=True, missing=True), column(3, ordered=False, missing=True)))
     codes = np.array([[0, 0], [1, 1], [2, 2], [3, 3]])
-    assert rule_sides(bins, 0, 1, RIGHT, codes).tolist() == [True, True, False, False]
-    assert rule_sides(bins, 0, 1, LEFT, codes).tolist() == [True, True, False, True]
-    assert rule_sides(bins, 0, 2, RIGHT, codes).tolist() == [True, True, True, False]
-    assert rule_sides(bins, 1, 1, RIGHT, codes).tolist() == [False, True, False, False]
-    assert rule_sides(bins, 1, 3, RIGHT, codes).tolist() == [False, False, False, True]
+    assert rule_sides(bins, 0, 1, RIGHT, codes[:, 0]).tolist() == [True, True, False, False]
+    assert rule_sides(bins, 0, 1, LEFT, codes[:, 0]).tolist() == [True, True, False, True]
+    assert rule_sides(bins, 0, 2, RIGHT, codes[:, 0]).tolist() == [True, True, True, False]
+    assert rule_sides(bins, 1, 1, RIGHT, codes[:, 1]).tolist() == [False, True, False, False]
+    assert rule_sides(bins, 1, 3, RIGHT, codes[:, 1]).tolist() == [False, False, False, True]
 
 
 def test_no_columns_no_candidates():

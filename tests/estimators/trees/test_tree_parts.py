@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vfsl.crypto import Grouping
 from vfsl.errors import ProtocolError
 from vfsl.estimators.trees.cells import Cells
 from vfsl.estimators.trees.partition import (
@@ -105,6 +106,12 @@ def test_sums_by_bin_against_a_loop(seed, columns, rows):
     assert (both[0] == sums).all()
     assert (both[1].sum(axis=1) == whole).all()
     assert (cells.counts([everyone, chosen])[1] == counts).all()
+    if len(chosen) and columns:  # the same for schemes: nodes side by side in every column
+        made = cells.grouping([everyone, chosen])
+        assert (made.counts.reshape(columns, 2, 6)[:, 1] == counts).all()
+        wanted = Grouping(np.vstack([codes, codes[chosen] + 6]).astype(np.int64), 12)
+        assert (made.codes == wanted.codes).all()
+        assert (made.counts == wanted.counts).all()
 
 
 # ---- partitions and bitmaps ----

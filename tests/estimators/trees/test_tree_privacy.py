@@ -276,7 +276,7 @@ def rows_of_nodes(made, shares):
     for node in range(len(tree["owner"])):
         if node in rules:
             party, *rule = rules[node]
-            left = rule_sides(found[party], *rule, codes[party][rows[node]])
+            left = rule_sides(found[party], *rule, codes[party][rows[node], rule[0]])
             rows[tree["left"][node]] = rows[node][left]
             rows[tree["left"][node] + 1] = rows[node][~left]
     return rows
@@ -308,7 +308,7 @@ def test_sides_cover_all_rows_of_the_node_in_the_bag_or_not():
     (bits,) = (v for _, name, _, _, v in seen_by(transcript, "C") if name.endswith("sides"))
     ((_, *rule),) = splits(shares).values()
     bins = Bins.from_dict(shares["B"].state["bins"])
-    left = rule_sides(bins, *rule, bins.transform(made["B"]))
+    left = rule_sides(bins, *rule, bins.transform(made["B"])[:, rule[0]])
     assert np.unpackbits(bits, count=ROWS).astype(bool).tolist() == left.tolist()
     assert len(bits) == ROWS // 8
 

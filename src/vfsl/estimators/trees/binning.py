@@ -114,11 +114,11 @@ class Bins:
         return max((column.size for column in self.columns), default=0) + 1
 
     def transform(self, table: PartyTable) -> Array:
-        """Codes of all cells, (rows, columns)."""
+        """Codes of all cells, (rows, columns); cells of a column lie next to each other."""
         coded = [column.codes(table.column(column.name)) for column in self.columns]
         if not coded:
             return np.zeros((len(table), 0), dtype=np.uint8)
-        return np.column_stack(coded)
+        return np.stack(coded).T
 
     def to_dict(self) -> list[dict[str, Any]]:
         return [asdict(column) for column in self.columns]

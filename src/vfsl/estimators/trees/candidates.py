@@ -82,41 +82,42 @@ class Candidates:
         -------
         boolean array of shape (nodes, candidates)
         """
-        nodes, columns = counts.shape[:2]
+        nodes, columns, width = counts.shape
         if not len(self):
             return np.zeros((nodes, 0), dtype=bool)
-        total = counts.sum(axis=2)
-        missing = np.take_along_axis(
-            counts, np.broadcast_to(self._gaps[None, :, None], (nodes, columns, 1)), axis=2
-        )[:, :, 0]
-        ends = merged_ends(counts, self._gaps, least)
-        single = lone_groups(counts, least)
-        column, code = self.column, self.code
-        gap = missing[:, column]
+        column, place = self.column, self.column * width + self.code
         left = _left(counts, self)
-        enough = (left >= least) & (total[:, column] - left >= least)
+        total = counts[:, 0].sum(axis=1)[:, None]  # every column has all rows of a node
+        enough = (left >= least) & (total - left >= least)
         # The run of all known cells ends at no inner boundary.
-        at_end = ends[:, column, code] | (code == self._gaps[column] - 1)
-        may_go_left = (self.missing == RIGHT) | (gap >= least)
-        in_order = enough & at_end & may_go_left
-        return np.asarray(np.where(self._ordered[column], in_order, single[:, column, code]))
+        ends = merged_ends(counts, self._gaps, least).reshape(nodes, -1)
+        may_end = ends[:, place] | (self.code == self._gaps[column] - 1)
+        allowed = enough & may_end
+        if self.missing.any():
+            gap = counts[:, np.arange(columns), self._gaps] >= least
+            allowed &= (self.missing == RIGHT) | gap[:, column]
+        if not self._ordered.all():
+            single = lone_groups(counts, least).reshape(nodes, -1)
+            allowed = np.where(self._ordered[column], allowed, single[:, place])
+        return np.asarray(allowed)
 
-    def goes_left(self, candidate: int, codes: Array) -> Array:
-        """Which rows a split sends to the left, by their codes (rows, columns)."""
-        column = int(self.column[candidate])
-        return rule_sides(
-            self.bins, column, int(self.code[candidate]), int(self.missing[candidate]), codes
+    def rule(self, candidate: int) -> tuple[int, int, int]:
+        """Column, code and where missing cells go."""
+        return (
+            int(self.column[candidate]),
+            int(self.code[candidate]),
+            int(self.missing[candidate]),
         )
 
 
-def rule_sides(bins: Bins, column: int, code: int, missing: int, codes: Array) -> Array:
-    """Which rows go left where a column is split at a code, missing cells as said."""
-    cells = codes[:, column]
+def rule_sides(bins: Bins, column: int, code: int, missing: int, cells: Array) -> Array:
+    """Which rows go left where a column is split at a code, by their cells in that column."""
     if not bins.columns[column].ordered:
         return np.asarray(cells == code)
-    left = cells <= code
-    gap = cells == bins.columns[column].size
-    return np.asarray(np.where(gap, missing == LEFT, left))
+    left = cells <= code  # the code of missing cells is larger than any other
+    if missing == LEFT:
+        left |= cells == bins.columns[column].size
+    return np.asarray(left)
 
 
 def merged_ends(counts: Array, gaps: Array, least: int) -> Array:
@@ -125,20 +126,16 @@ def merged_ends(counts: Array, gaps: Array, least: int) -> Array:
     counts is (nodes, columns, width), ``gaps`` the code of missing cells in each column; so is the
     answer, false from the missing code on. What remains behind the last end has as many rows too.
     """
-    nodes, columns, width = counts.shape
-    known = counts * (np.arange(width) < gaps[:, None])
-    rest = known.sum(axis=2)
-    since = np.zeros((nodes, columns), dtype=np.int64)
-    ends = np.zeros(counts.shape, dtype=bool)
-    for code in range(width):
-        here = known[:, :, code]
-        since += here
-        rest = rest - here
-        # A bin that adds no rows would only repeat the boundary before it.
-        full = (since >= least) & (rest >= least) & (code < gaps)
-        ends[:, :, code] = full
-        since[full] = 0
-    return ends
+    width = counts.shape[2]
+    # Codes first, so that each step of the loop reads and writes one stretch of memory.
+    known = np.moveaxis(counts, 2, 0) * (np.arange(width)[:, None] < gaps)[:, None, :]
+    passed = np.cumsum(known, axis=0)
+    ends = (passed[-1] - passed >= least) & (np.arange(width)[:, None] < gaps)[:, None, :]
+    since = np.full(counts.shape[:2], least)  # how many rows must have passed to end here
+    for here, end in zip(passed, ends, strict=True):
+        end &= here >= since
+        np.copyto(since, here + least, where=end)
+    return np.moveaxis(ends, 0, 2)
 
 
 def lone_groups(counts: Array, least: int) -> Array:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import sparse
 
+from vfsl.crypto import Grouping
+from vfsl.crypto.integers import sums_by_place
 from vfsl.estimators.descent import Integers
 from vfsl.values import Array
 
@@ -25,8 +26,9 @@ class Cells:
     def __init__(self, codes: Array, width: int) -> None:
         columns = codes.shape[1]
         self.shape: tuple[int, int] = (columns, width)
+        self._codes = codes.astype(np.int32, order="C")
         # One number for column and code, so that one pass serves all columns.
-        self._places = codes.astype(np.int32) + np.arange(columns, dtype=np.int32) * width
+        self._places = self._codes + np.arange(columns, dtype=np.int32) * width
 
     def counts(self, rows: Sequence[Array]) -> Integers:
         """How many of each node's rows are in each bin, (nodes, columns, width)."""
@@ -40,20 +42,27 @@ class Cells:
         ``values`` has all rows, once for each node.
         """
         columns, width = self.shape
-        places = self._at(rows)
-        # A matrix with a one for each cell of the table: a column a row, a row a bin.
-        starts = np.arange(len(places) + 1, dtype=np.int32) * columns
-        ones = np.ones(places.size, dtype=np.int64)
-        shape = (len(rows) * columns * width, len(places))
-        belongs = sparse.csc_array((ones, places.ravel(), starts), shape=shape)
         chosen = np.concatenate([each[at] for each, at in zip(values, rows, strict=True)])
-        return np.asarray(belongs @ chosen).reshape(len(rows), columns, width, chosen.shape[1])
+        summed = sums_by_place(self._at(rows), chosen, len(rows) * columns * width)
+        return summed.reshape(len(rows), columns, width, chosen.shape[1])
+
+    def grouping(self, rows: Sequence[Array]) -> Grouping:
+        """All nodes' rows for a scheme to sum: the bins of the first node, of the second, ..."""
+        columns, width = self.shape
+        groups = len(rows) * width
+        places: Array = self._codes[np.concatenate(rows)]
+        places += _each(rows, width)
+        places += np.arange(columns, dtype=np.int32) * (groups + 1) + 1
+        return Grouping.placed(places, groups)
 
     def _at(self, rows: Sequence[Array]) -> Array:
         """The place of each cell of each node's rows, nodes one after the other."""
-        joined = np.concatenate(rows)
-        places: Array = self._places[joined]
-        size = self.shape[0] * self.shape[1]
-        node = np.repeat(np.arange(len(rows), dtype=np.int32) * size, [len(r) for r in rows])
-        places += node[:, None]
+        places: Array = self._places[np.concatenate(rows)]
+        places += _each(rows, self.shape[0] * self.shape[1])
         return places
+
+
+def _each(rows: Sequence[Array], step: int) -> Array:
+    """Where the cells of each node begin, a step a node, for every row of theirs; (rows, 1)."""
+    starts = np.arange(len(rows), dtype=np.int32) * np.int32(step)
+    return np.repeat(starts, [len(each) for each in rows])[:, None]

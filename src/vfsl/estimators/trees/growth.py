@@ -19,7 +19,7 @@ from vfsl.errors import ProtocolError
 from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Integers
 from vfsl.estimators.trees.binning import Bins
-from vfsl.estimators.trees.candidates import Candidates
+from vfsl.estimators.trees.candidates import Candidates, rule_sides
 from vfsl.estimators.trees.cells import Cells
 from vfsl.estimators.trees.gains import (
     FOLD_BITS,
@@ -305,11 +305,10 @@ class _Growing:
         return self._open[node].party
 
     def _own_side(self, node: Node) -> Array:
-        each = self._me.candidates
-        best = int(self._open[node].handles.min())
-        rule = (int(each.column[best]), int(each.code[best]), int(each.missing[best]))
+        me = self._me
+        rule = me.candidates.rule(int(self._open[node].handles.min()))
         self.trees[node.tree].rules[node.number] = rule
-        return each.goes_left(best, self._me.codes[self._partition.rows(node)])
+        return rule_sides(me.bins, *rule, me.codes[self._partition.rows(node), rule[0]])
 
     def _ask(self, channel: Channel, party: str, nodes: list[Node]) -> None:
         """Tell a feature holder which of its handles are best, and learn the sides of rows."""

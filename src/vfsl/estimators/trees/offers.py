@@ -21,7 +21,7 @@ from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Integers
 from vfsl.estimators.exchange import load_array, unbundled
 from vfsl.estimators.trees.binning import Bins
-from vfsl.estimators.trees.candidates import Candidates
+from vfsl.estimators.trees.candidates import Candidates, rule_sides
 from vfsl.estimators.trees.cells import Cells
 from vfsl.estimators.trees.partition import Cut, Node, Partition, Sum
 from vfsl.estimators.trees.program import Program
@@ -62,7 +62,7 @@ class Own:
     @cached_property
     def wide_codes(self) -> Array:
         """The codes as schemes take them; made once, since every level gathers rows of them."""
-        return self.codes.astype(np.int64)
+        return self.codes.astype(np.int64, order="C")
 
     @cached_property
     def everyone(self) -> Grouping:
@@ -117,11 +117,10 @@ class Offers(ABC):
         if not len(handles) or handles.min() < 0 or handles.max() >= len(offered):
             leader = self._roles.label_holder
             raise ProtocolError(f"Party {leader!r} chose a split that was not offered.", leader)
-        best = int(offered[handles].min())
-        each = self._own.candidates
-        rule = (int(each.column[best]), int(each.code[best]), int(each.missing[best]))
-        codes = self._own.codes[self._partition.rows(node)]
-        return rule, each.goes_left(best, codes)
+        own = self._own
+        rule = own.candidates.rule(int(offered[handles].min()))
+        cells = own.codes[self._partition.rows(node), rule[0]]
+        return rule, rule_sides(own.bins, *rule, cells)
 
     def forget(self, cuts: list[Cut]) -> None:
         """Drop what is not needed any more once these nodes are split."""
@@ -215,13 +214,9 @@ class LevelOffers(Offers):
         own = self._own
         rows = [self._partition.rows(node) for node in wanted]
         trees = np.repeat([node.tree for node in wanted], [len(each) for each in rows])
-        place = np.repeat(np.arange(len(wanted)), [len(each) for each in rows])
-        joined = np.concatenate(rows)
-        gradients = self._gradients[0].take(trees * len(own.codes) + joined)
+        gradients = self._gradients[0].take(trees * len(own.codes) + np.concatenate(rows))
         width = own.bins.width
-        codes = own.wide_codes[joined]
-        codes += (place * width)[:, None]
-        grouping = Grouping(codes, len(wanted) * width)
+        grouping = own.cells.grouping(rows)
         self._level = gradients.sum_by_many(grouping, grouping.n, stretch=width)
         return grouping.counts.reshape(-1, len(wanted), width).swapaxes(0, 1)
 

@@ -32,7 +32,7 @@ def send_sides(
     channel: Channel, roles: Roles, bins: Bins, codes: Array, rules: Mapping[Node, Rule]
 ) -> None:
     """A feature holder: the sides of all rows at all of its splits, in the order of nodes."""
-    sides = [rule_sides(bins, *rules[node], codes) for node in sorted(rules)]
+    sides = [rule_sides(bins, *rules[node], codes[:, rules[node][0]]) for node in sorted(rules)]
     channel.send(roles.label_holder, "sides", pack_sides(sides))
 
 
@@ -42,7 +42,7 @@ def receive_sides(
     """The label holder: who goes left at every split of every tree."""
     rows = len(codes)
     sides: dict[Node, Array] = {
-        Node(at, node): rule_sides(bins, *rule, codes)
+        Node(at, node): rule_sides(bins, *rule, codes[:, rule[0]])
         for at, tree in enumerate(trees)
         for node, rule in tree.rules.items()
     }
