@@ -1,4 +1,4 @@
-"""Cells of an experiment: each computed in a process of its own, several at a time, and kept.
+"""Cells of an experiment: computed in processes of their own, several at a time, and kept.
 
 A cell is a function and a case of plain values that says all that its result depends on. Finished
 cells stay on disk, so that an experiment that was broken off goes on where it was.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vfsl import store
-from vfsl.parallel import apart_each
+from vfsl.parallel import apart_each, lasting_each
 
 Say = Callable[[str], None]
 Result = dict[str, Any]
@@ -40,6 +40,7 @@ class Cells:
     """The cells of one experiment.
 
     ``edition`` is part of a cell's name: raise it when a change of code makes kept cells stale.
+    Short cells may share ``lasting`` processes, if they measure no memory.
     """
 
     experiment: str
@@ -47,6 +48,7 @@ class Cells:
     say: Say
     keep: bool = True
     folder: Path | None = None
+    lasting: bool = False
 
     def get(self, title: str, work: Callable[[Any], Result], case: Any) -> Result:
         """The result of one cell."""
@@ -61,7 +63,8 @@ class Cells:
             waiting = [cases[titles[place]] for place in missing]
             if waiting:
                 self.say(f"{titles[missing[0]]} (cell 1 of {len(missing)})")
-            for count, (index, result) in enumerate(apart_each(work, waiting, _workers), start=1):
+            compute = lasting_each if self.lasting else apart_each
+            for count, (index, result) in enumerate(compute(work, waiting, _workers), start=1):
                 place = missing[index]
                 found[place] = result
                 if self.keep:

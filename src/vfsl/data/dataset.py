@@ -134,5 +134,5 @@ def _pillow() -> Any:
     except ImportError:
         raise DataError(
             "The pictures of data set 'cifar10' are JPEG and need Pillow to decode; "
-            "install it with pip install pillow."
+            "install it with pip install 'vfsl[deep]'."
         ) from None
