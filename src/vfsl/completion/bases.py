@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 
-from vfsl.channel import Channel
 from vfsl.completion.selection import Floats
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Part, Roles, Share
+from vfsl.estimators.base import Estimator, Roles, Share
 from vfsl.estimators.descent import Width
 from vfsl.estimators.least_squares import Program
 from vfsl.estimators.linear import LinearRegression
@@ -23,26 +22,6 @@ from vfsl.values import Array
 
 BASES = ("linear", "rf", "gbdt", "xgb", "lgb")
 ROWS_PER_COLUMN = 10
-
-
-class Base(Protocol):
-    """What VFPU-M asks of an estimator."""
-
-    name: ClassVar[str]
-    scores_are: ClassVar[str]
-
-    def train(
-        self,
-        channel: Channel,
-        part: Part | None,
-        *,
-        role: Roles,
-        rng: np.random.Generator | None = None,
-    ) -> Share | None: ...
-
-    def score(
-        self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
-    ) -> Array | None: ...
 
 
 @dataclass(frozen=True)
@@ -117,11 +96,11 @@ class Pair:
     ``folds``: a cross-fit with so many parts also trains them, on the rows of all but one.
     """
 
-    numbers: Base
-    classes: Base
+    numbers: Estimator
+    classes: Estimator
     folds: int = 5
 
-    def of(self, *, classes: bool) -> Base:
+    def of(self, *, classes: bool) -> Estimator:
         return self.classes if classes else self.numbers
 
     @property
@@ -150,7 +129,7 @@ def make_pair(base: str | Pair) -> Pair:
     )
 
 
-def as_values(base: Base, share: Share, scores: Array) -> Floats:
+def as_values(base: Estimator, share: Share, scores: Array) -> Floats:
     """Scores of a regression in units of the target, (rows, columns)."""
     found = np.asarray(scores, dtype=np.float64)
     if isinstance(base, LinearModel):
@@ -160,7 +139,7 @@ def as_values(base: Base, share: Share, scores: Array) -> Floats:
     return found
 
 
-def as_chances(base: Base, share: Share, scores: Array, classes: int) -> Floats:
+def as_chances(base: Estimator, share: Share, scores: Array, classes: int) -> Floats:
     """Scores of a classifier as probabilities of the class codes 0 to ``classes`` − 1."""
     found = np.asarray(scores, dtype=np.float64)
     known = [int(code) for code in share.state["classes"]]
@@ -180,7 +159,7 @@ def as_chances(base: Base, share: Share, scores: Array, classes: int) -> Floats:
     return whole
 
 
-def fresh_scores(base: Base, share: Share) -> Array:
+def fresh_scores(base: Estimator, share: Share) -> Array:
     """The scores of all training rows, of a base that knows them without a message."""
     if share.scores is None:
         raise ConfigError(f"The base {base.name!r} of VFPU-M does not know its training scores.")

@@ -22,12 +22,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from vfsl.channel import Channel, expect_integer
-from vfsl.completion.bases import Base, Pair, fresh_scores
+from vfsl.completion.bases import Pair, fresh_scores
 from vfsl.completion.selection import Floats, Places
 from vfsl.completion.sides import Side
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.estimators.base import Part, Roles, Share
+from vfsl.estimators.base import Estimator, Part, Roles, Share
 from vfsl.values import Array, Disclosure, Disclosures
 
 _MOST = 1 << 40
@@ -243,13 +243,13 @@ def follow(
                 kept.save(_name(group), {"share": plain(share), "pieces": number})
 
 
-def knows_scores(base: Base, train: Scope, score: Scope) -> bool:
+def knows_scores(base: Estimator, train: Scope, score: Scope) -> bool:
     """Whether the scored rows are training rows of a base that knows their scores anyway."""
     among = train.name == ALL or train.name == score.name == OVERLAP
     return among and hasattr(base, "training_scores")
 
 
-def _ordered(order: Mapping[str, Any], pair: Pair, leader: str) -> tuple[Base, int]:
+def _ordered(order: Mapping[str, Any], pair: Pair, leader: str) -> tuple[Estimator, int]:
     if order.get("task") not in (NUMBERS, CLASSES):
         raise ProtocolError(f"Party {leader!r} ordered unknown work.", leader)
     group = expect_integer(order.get("group"), sender=leader, name="group", low=0, high=_MOST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,33 @@ class Share:
             "stop_reason": self.stop_reason,
             "notes": list(self.notes),
         }
+
+
+class Estimator(Protocol):
+    """A federated estimator as methods that build on one see it: two roles of every party.
+
+    ``scores_are`` says what its scores mean: "logit", "probability" or "value".
+    """
+
+    name: ClassVar[str]
+    scores_are: ClassVar[str]
+
+    def train(
+        self,
+        channel: Channel,
+        part: Part | None,
+        *,
+        role: Roles,
+        rng: np.random.Generator | None = None,
+    ) -> Share | None:
+        """One party's side of training; its share, None at a party that holds no data."""
+        ...
+
+    def score(
+        self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
+    ) -> Array | None:
+        """One party's side of scoring; the scores at the label holder, None elsewhere."""
+        ...
 
 
 class StepReport(Protocol):

@@ -14,7 +14,7 @@ from vfsl.channel import Channel
 from vfsl.crypto import scheme
 from vfsl.data import Kind
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Part, Roles, Share
+from vfsl.estimators.base import Estimator, Part, Roles, Share
 from vfsl.estimators.descent import Floats, Width
 from vfsl.estimators.least_squares import Program
 from vfsl.estimators.linear_model import LinearModel
@@ -36,28 +36,12 @@ BASES = {
 IN_BAGS = {"lgb": {"min_child_weight": 5.0}}
 
 
-class Base(Protocol):
-    """What VFPU asks of an estimator: two methods, and what its scores are.
+class Base(Estimator, Protocol):
+    """What VFPU asks of an estimator.
 
     One that has ``training_scores(share)`` gives the label holder the score of every training row,
     (rows, models), without a message; of another the label holder learns sums over bags only.
     """
-
-    name: ClassVar[str]
-    scores_are: ClassVar[str]
-
-    def train(
-        self,
-        channel: Channel,
-        part: Part | None,
-        *,
-        role: Roles,
-        rng: np.random.Generator | None = None,
-    ) -> Share | None: ...
-
-    def score(
-        self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
-    ) -> Array | None: ...
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -139,8 +139,3 @@ def choose_condition(
 def spans_of(choices: Sequence[Span], of: Sequence[str]) -> list[Span]:
     """The choices of these origins, ``"category"`` or ``"mode"``."""
     return [span for span in choices if span.of in of]
-
-
-def state_of(conditioner: Conditioner) -> dict[str, Any]:
-    """What a saved model needs to ask again."""
-    return {"counts": conditioner.to_list()}

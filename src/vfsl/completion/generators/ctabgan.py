@@ -6,20 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vfsl.completion.deep import Conditions, DeepGenerator
+from vfsl.completion.generators.conditional import ConditionalGAN
 from vfsl.completion.generators.conditioning import (
     Asked,
     Conditioner,
     asked_cross_entropy,
-    choose_condition,
     spans_of,
-    state_of,
 )
-from vfsl.completion.generators.matching import best_of
 from vfsl.completion.generators.square import (
     SquareGenerator,
     SquareJudge,
@@ -29,14 +25,14 @@ from vfsl.completion.generators.square import (
     to_square,
 )
 from vfsl.completion.layers import normal, perceptron
-from vfsl.completion.mixed import MixedEncoder
+from vfsl.completion.mixed import MixedEncoder, Span
 from vfsl.completion.training import Task, descend
 from vfsl.errors import ConfigError
 from vfsl.values import Array
 
 
 @dataclass(kw_only=True)
-class CTABGAN(DeepGenerator):
+class CTABGAN(ConditionalGAN):
     """CTAB-GAN (Zhao et al. 2021).
 
     Numbers are modes and distances; special values, such as the 0 of "none", are choices beside
@@ -78,22 +74,13 @@ class CTABGAN(DeepGenerator):
     channels: int = 16
     rate: float = 1e-3
     decay: float = 1e-5
-    temperature: float = 0.2
     information: float = 1.0
     classification: float = 1.0
     attention: bool = False
-    modes: int = 10
-    matches: int = 20
 
     def _check(self) -> None:
         super()._check()
-        self._at_least(latent=1, channels=1, rate=0.0, decay=0.0, temperature=1e-3, matches=1)
-        self._at_least(information=0.0, classification=0.0)
-        if self.patience is not None:
-            raise ConfigError(
-                "The patience parameter of CTABGAN must be None: losses of a GAN do not say when "
-                f"it is good. Got {self.patience!r} instead."
-            )
+        self._at_least(channels=1, rate=0.0, decay=0.0, information=0.0, classification=0.0)
 
     def _encoder(self) -> MixedEncoder:
         return MixedEncoder("modes", modes=self.modes, special=self.special)
@@ -133,51 +120,20 @@ class CTABGAN(DeepGenerator):
         return found[0]
 
     def _task(self, matrix: Array, source: torch.Generator) -> Task:
-        spans = spans_of(self.layout_.choices, ("category", "mode"))
-        self.conditioner_ = Conditioner.fit(spans, matrix)
+        self.conditioner_ = Conditioner.fit(self._asked_spans(), matrix)
         return _CTABGANTask(self, matrix, source)
 
-    def _make(self, n: int, given: Conditions | None, source: torch.Generator) -> Array:
-        if given is None:
-            return self._generate(n, None, source)
-        encoded = given.encoded
-        places = {name: place for place, name in enumerate(self.encoder_.kinds)}
-        which, choice = choose_condition(
-            encoded.matrix, encoded.observed, self.conditioner_.spans, places
-        )
+    def _asked_spans(self) -> list[Span]:
+        return spans_of(self.layout_.choices, ("category", "mode"))
 
-        def draw(rows: Array) -> Array:
-            return self._generate(len(rows), (which[rows], choice[rows]), source)
-
-        return best_of(self.encoder_, given, self.matches, draw)
-
-    def _generate(
-        self, n: int, wanted: tuple[Array, Array] | None, source: torch.Generator
-    ) -> Array:
-        noise = normal((n, self.latent), source, self.device)
-        if self.conditioner_.spans:
-            vector = self.conditioner_.ask(n, source, as_found=True).vector
-            if wanted is not None:
-                named = np.flatnonzero(wanted[0] >= 0)
-                asked = self.conditioner_.ask_for(wanted[1][named], wanted[0][named])
-                vector[named] = asked.vector
-            noise = torch.cat([noise, vector.to(self.device)], dim=1)
-        logits = from_square(self.networks_["generator"](noise), self.layout_.width)
-        return self.layout_.back(self.layout_.tanh_gumbel(logits, self.temperature, source))
+    def _logits(self, inputs: Tensor) -> Tensor:
+        return from_square(self.networks_["generator"](inputs), self.layout_.width)
 
     def settings(self) -> dict[str, Any]:
         kept = super().settings()
         if isinstance(self.special, Mapping):
             kept["special"] = {name: list(values) for name, values in self.special.items()}
         return kept
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), **state_of(self.conditioner_)}
-
-    def restore(self, state: Mapping[str, Any], arrays: Mapping[str, Array], where: str) -> None:
-        super().restore(state, arrays, where)
-        spans = spans_of(self.layout_.choices, ("category", "mode"))
-        self.conditioner_ = Conditioner(spans, [np.asarray(count) for count in state["counts"]])
 
 
 def information_loss(real: Tensor, made: Tensor) -> Tensor:

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vfsl.completion.deep import Conditions, DeepGenerator
-from vfsl.completion.generators.conditioning import (
-    Conditioner,
-    asked_cross_entropy,
-    choose_condition,
-    spans_of,
-    state_of,
-)
-from vfsl.completion.generators.matching import best_of
+from vfsl.completion.generators.conditional import ConditionalGAN
+from vfsl.completion.generators.conditioning import Conditioner, asked_cross_entropy, spans_of
 from vfsl.completion.layers import Dropout, linear, normal, uniform
-from vfsl.completion.mixed import MixedEncoder
+from vfsl.completion.mixed import MixedEncoder, Span
 from vfsl.completion.training import Task, descend
-from vfsl.errors import ConfigError
 from vfsl.values import Array
 
 
 @dataclass(kw_only=True)
-class CTGAN(DeepGenerator):
+class CTGAN(ConditionalGAN):
     """Conditional tabular GAN (Xu et al. 2019).
 
     Numbers are a mode and a distance from it. Each row is generated under a condition: one column
@@ -62,35 +53,24 @@ class CTGAN(DeepGenerator):
     name = "ctgan"
 
     epochs: int = 300
-    latent: int = 128
     width: int = 256
     rate: float = 2e-4
     decay: float = 1e-6
     pac: int = 10
     penalty: float = 10.0
-    temperature: float = 0.2
     dropout: float = 0.5
     log_frequency: bool = True
     conditional: bool = True
-    modes: int = 10
-    matches: int = 20
 
     def _check(self) -> None:
         super()._check()
-        self._at_least(latent=1, width=1, rate=0.0, decay=0.0, pac=1, penalty=0.0, matches=1)
-        self._at_least(temperature=1e-3, dropout=0.0)
-        if self.patience is not None:
-            raise ConfigError(
-                "The patience parameter of CTGAN must be None: losses of a GAN do not say when it "
-                f"is good. Got {self.patience!r} instead."
-            )
+        self._at_least(width=1, rate=0.0, decay=0.0, pac=1, penalty=0.0, dropout=0.0)
 
     def _encoder(self) -> MixedEncoder:
         return MixedEncoder("modes", modes=self.modes)
 
     def _build(self, source: torch.Generator) -> nn.ModuleDict:
-        asked = sum(s.width for s in spans_of(self.layout_.choices, ("category",)))
-        asked = asked if self.conditional else 0
+        asked = sum(span.width for span in self._asked_spans())
         size = self.layout_.width
         return nn.ModuleDict(
             {
@@ -100,44 +80,18 @@ class CTGAN(DeepGenerator):
         )
 
     def _task(self, matrix: Array, source: torch.Generator) -> Task:
-        spans = spans_of(self.layout_.choices, ("category",)) if self.conditional else []
-        self.conditioner_ = Conditioner.fit(spans, matrix, self.log_frequency)
+        self.conditioner_ = Conditioner.fit(self._asked_spans(), matrix, self.log_frequency)
         return _CTGANTask(self, matrix, source)
 
-    def _make(self, n: int, given: Conditions | None, source: torch.Generator) -> Array:
-        if given is None:
-            return self._generate(n, None, source)
-        encoded, spans = given.encoded, self.conditioner_.spans
-        places = {name: place for place, name in enumerate(self.encoder_.kinds)}
-        which, choice = choose_condition(encoded.matrix, encoded.observed, spans, places)
+    def _asked_spans(self) -> list[Span]:
+        return spans_of(self.layout_.choices, ("category",)) if self.conditional else []
 
-        def draw(rows: Array) -> Array:
-            return self._generate(len(rows), (which[rows], choice[rows]), source)
+    def _conditioner(self, counts: Sequence[Array]) -> Conditioner:
+        return Conditioner(self._asked_spans(), counts, self.log_frequency)
 
-        return best_of(self.encoder_, given, self.matches, draw)
-
-    def _generate(
-        self, n: int, wanted: tuple[Array, Array] | None, source: torch.Generator
-    ) -> Array:
-        noise = normal((n, self.latent), source, self.device)
-        if self.conditioner_.spans:
-            vector = self.conditioner_.ask(n, source, as_found=True).vector
-            if wanted is not None:
-                named = np.flatnonzero(wanted[0] >= 0)
-                asked = self.conditioner_.ask_for(wanted[1][named], wanted[0][named])
-                vector[named] = asked.vector
-            noise = torch.cat([noise, vector.to(self.device)], dim=1)
-        logits = self.networks_["generator"](noise)
-        return self.layout_.back(self.layout_.tanh_gumbel(logits, self.temperature, source))
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), **state_of(self.conditioner_)}
-
-    def restore(self, state: Mapping[str, Any], arrays: Mapping[str, Array], where: str) -> None:
-        super().restore(state, arrays, where)
-        spans = spans_of(self.layout_.choices, ("category",)) if self.conditional else []
-        counts = [np.asarray(count) for count in state["counts"]]
-        self.conditioner_ = Conditioner(spans, counts, self.log_frequency)
+    def _logits(self, inputs: Tensor) -> Tensor:
+        made: Tensor = self.networks_["generator"](inputs)
+        return made
 
 
 class Residual(nn.Module):
