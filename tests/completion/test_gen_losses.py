@@ -275,3 +275,30 @@ def test_vgain_likelihood():
     assert both.item() == pytest.approx(0.5 + math.log(0.5) + LOG2)
     none = vgain.likelihood_loss(output, values, t([0.0, 0.0]), log_deviation, layout(), False)
     assert none.item() == 0.0
+
+
+def test_cross_entropy_of_all_choices_is_that_of_each():
+    """Far logits, a choice of one, a choice that is missing, and no choices at all."""
+    draw = rng()
+    table = pd.DataFrame({"x": draw.normal(size=40), "a": draw.choice(list("uvw"), 40)})
+    table["b"] = draw.choice(list("klmno"), 40)
+    made = Layout(MixedEncoder("minmax").fit(as_table(table, "a test"), draw))
+    assert made.widths == [3, 5]
+    source = torch.Generator().manual_seed(0)
+    logits = (60 * torch.randn((6, made.width), generator=source)).requires_grad_()
+    target = torch.zeros((6, made.width))
+    target[torch.arange(5), made.scalars + torch.arange(5) % 3] = 1.0
+    target[torch.arange(5), made.scalars + 3 + torch.arange(5)] = 1.0
+    _, blocks = made.split(logits)
+    _, wanted = made.split(target)
+    each = [
+        -(torch.log_softmax(block, 1) * want).sum(1)
+        for block, want in zip(blocks, wanted, strict=True)
+    ]
+    expected, found = torch.stack(each, dim=1), made.cross_entropy(logits, target)
+    torch.testing.assert_close(found, expected)
+    slopes = [torch.autograd.grad(one.sum(), logits)[0] for one in (found, expected)]
+    torch.testing.assert_close(*slopes)
+    assert (found[5] == 0).all()
+    numbers = Layout(MixedEncoder("minmax").fit(as_table(table[["x"]], "a test"), draw))
+    assert numbers.cross_entropy(torch.ones((2, 1)), torch.ones((2, 1))).shape == (2, 0)

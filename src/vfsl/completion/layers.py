@@ -110,6 +110,10 @@ class Layout:
         places = [np.arange(span.start, span.stop) for span in [*first, *self.choices]]
         self._order = np.concatenate(places) if places else np.empty(0, dtype=np.intp)
         self.owners = torch.from_numpy(encoder.owners[self._order].astype(np.int64))
+        # The choice of each network column behind the scalars, as its place and as a matrix.
+        of = np.repeat(np.arange(len(self.widths)), self.widths)
+        self._choice_of = torch.from_numpy(of.astype(np.int64))
+        self._belongs = torch.from_numpy(np.eye(len(self.widths), dtype=np.float32)[of])
 
     def into(self, matrix: Array, device: Any = "cpu") -> Tensor:
         """An encoder's matrix as the network's input."""
@@ -153,15 +157,16 @@ class Layout:
 
     def cross_entropy(self, logits: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy of each choice, (rows, choices)."""
-        _, blocks = self.split(logits)
-        _, wanted = self.split(target)
-        if not blocks:
-            return logits.new_zeros((len(logits), 0))
-        losses = [
-            -(torch.log_softmax(block, 1) * want).sum(1)
-            for block, want in zip(blocks, wanted, strict=True)
-        ]
-        return torch.stack(losses, dim=1)
+        values, wanted = logits[:, self.scalars :], target[:, self.scalars :]
+        belongs = self._belongs.to(values)
+        # All choices at once: one pass for each of them costs more than what they compute.
+        with torch.no_grad():
+            place = self._choice_of.to(values.device).expand(len(values), -1)
+            largest = values.new_full((len(values), len(self.widths)), -torch.inf)
+            largest = largest.scatter_reduce(1, place, values, "amax")
+            shift = largest.gather(1, place)
+        total = largest + torch.log((values - shift).exp() @ belongs)
+        return total * (wanted @ belongs) - (values * wanted) @ belongs
 
     def draw(self, logits: Tensor, source: torch.Generator) -> Tensor:
         """Choices drawn from their softmax, as one-hot blocks; scalars as they are."""

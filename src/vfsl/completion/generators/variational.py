@@ -128,7 +128,7 @@ def random_known(rows: int, layout: Layout, source: torch.Generator, device: str
     """Which cells stay known: each row keeps every column with a chance of its own."""
     columns = int(layout.owners.max()) + 1
     keep = uniform((rows, columns), source) < uniform((rows, 1), source)
-    return keep.float()[:, layout.owners].to(device)
+    return keep.float().index_select(1, layout.owners).to(device)
 
 
 class _VariationalTask(Task):
@@ -143,12 +143,12 @@ class _VariationalTask(Task):
         model.networks_ = self.networks
         self.optimisers = {
             "adam": torch.optim.Adam(
-                self.networks.parameters(), lr=model.rate, weight_decay=model.decay
+                self.networks.parameters(), lr=model.rate, weight_decay=model.decay, fused=True
             )
         }
 
     def step(self, rows: Tensor) -> dict[str, Tensor]:
-        batch = self.rows[rows % len(self.rows)]
+        batch = self.rows.index_select(0, (rows % len(self.rows)).to(self.rows.device))
         losses = self.losses(batch)
         descend(self.optimisers["adam"], torch.stack(list(losses.values())).sum())
         return losses
