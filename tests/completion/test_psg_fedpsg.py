@@ -9,7 +9,7 @@ import vfsl
 from vfsl.completion.columns import MEAN, USE
 from vfsl.completion.ensembles import Ensemble
 from vfsl.completion.fedpsg import FedPSG
-from vfsl.errors import ConfigError, DataError
+from vfsl.errors import ConfigError, DataError, VfslError
 
 
 @pytest.fixture(scope="module")
@@ -254,3 +254,39 @@ def test_few_rows_in_few_folds_bring_fewer_columns():
     assert len(fed.tables["A"].features) > 2
     done = FedPSG(rounds=1, folds=2).fit_complete(fed, given="A", missing="B")
     assert len(done.table) == 40
+
+
+class Stopped(Exception):
+    """Somebody pressed Ctrl-C."""
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 3, 4])
+def test_an_interrupted_completion_goes_on(case, tmp_path, stop_at):
+    """Stopped before any column of any step; what was finished is not done again."""
+    _, _, whole = case
+    state = {party: tmp_path / party for party in "AB"}
+    heard = []
+
+    def stop(event):
+        heard.append(event)
+        if len(heard) == stop_at:
+            raise Stopped
+
+    def again(on_event):
+        fed, _ = federation(common=200, rest=150)
+        return FedPSG(rounds=3).fit_complete(fed, state=state, on_event=on_event), fed
+
+    with pytest.raises((Stopped, VfslError)):
+        again(stop)
+    done, fed = again(None)
+    pd.testing.assert_frame_equal(done.table, whole.table)
+    pd.testing.assert_frame_equal(done.quality, whole.quality)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    sent = {
+        step.name: {flow.message for flow in step.flows}
+        for step in fed.record.steps
+        if step.name in ("cross-fit", "vfpu-m")
+    }
+    trained = {name: not said <= {"rows", "kept", "resume", "work"} for name, said in sent.items()}
+    # Events are: numbers and classes of the cross-fit, then of VFPU-M.
+    assert trained == {"cross-fit": stop_at < 3, "vfpu-m": True}

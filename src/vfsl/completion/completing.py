@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -124,9 +124,17 @@ class Completing:
     missing: str
     state: Mapping[str, Path | str]
     on_event: OnEvent | None = None
+    _kept: list[Checkpoints] = field(default_factory=list, init=False)
+    _parts: int = field(default=0, init=False)
 
     def complete(self) -> Completion:
-        """All steps."""
+        """All steps; what was kept of them goes when all are done."""
+        done = self._complete()
+        for keeper in self._kept:
+            keeper.clear()
+        return done
+
+    def _complete(self) -> Completion:
         self._check_parties()
         if self.fed.plan is None:
             self.fed.align(self.given, self.missing)
@@ -233,7 +241,8 @@ class Completing:
         choice: dict[str, int] = {}
         for number, pair in enumerate(self.how.bases):
             own = {"columns": names, "on_columns": self._listener(CROSS_FIT)}
-            answers, report = self._run(CROSS_FIT, pair, own, {})
+            kept = self._keepers(CROSS_FIT, number, names)
+            answers, report = self._run(CROSS_FIT, pair, own, kept)
             found: dict[str, Fold] = answers[self.missing]
             report(metrics={name: round(self._skill(fold)[0], 3) for name, fold in found.items()})
             for name, fold in found.items():
@@ -270,10 +279,7 @@ class Completing:
                 own["context"] = self._preliminary()
             step = VFPU_M if rounds > 1 else DIRECT
             own["on_columns"] = self._listener(step)
-            kept = {
-                party: self._keeper(party, f"{step} {number}", names)
-                for party in (self.given, self.missing)
-            }
+            kept = self._keepers(step, number, names)
             answers, report = self._run(step, pair, own, kept)
             outcome: Outcome = answers[self.missing]
             for found in outcome.found.values():
@@ -282,9 +288,6 @@ class Completing:
                 filled[name] = self._filled(found, folds[name], route, made)
             reasons = {name: found.stop_reason for name, found in outcome.found.items()}
             report(metrics={"columns": len(names)}, notes=tuple(_stops(reasons)))
-            for keeper in kept.values():
-                if keeper is not None:
-                    keeper.clear()
         return filled
 
     def _filled(self, found: Found, fold: Fold, route: str, model: str) -> Filled:
@@ -342,7 +345,7 @@ class Completing:
         step: str,
         pair: Pair,
         own: Mapping[str, Any],
-        kept: Mapping[str, Checkpoints | None],
+        kept: Mapping[str, Checkpoints],
     ) -> tuple[dict[str, Any], StepReport]:
         """Run a step at all parties; ``own`` goes to the missing party only."""
         role = self.how.role(step, pair)
@@ -359,13 +362,21 @@ class Completing:
         settings["base"] = self.how.bases.index(pair)
         return self.fed.run(step, jobs, settings)
 
-    def _keeper(self, party: str, step: str, names: Sequence[str]) -> Checkpoints | None:
-        if party not in self.state:
-            return None
-        job: dict[str, Any] = {"settings": self.how.plain(), "step": step, "columns": list(names)}
-        job |= {"rows": len(self.common), "others": len(self.ids)}
+    def _keepers(self, step: str, base: int, names: Sequence[str]) -> dict[str, Checkpoints]:
+        """Where parties with a folder for it keep what this step has finished."""
+        job: dict[str, Any] = {"settings": self.how.plain(), "step": step, "base": base}
+        job |= {"columns": list(names), "rows": len(self.common), "others": len(self.ids)}
         mark = hashlib.sha256(json.dumps(job, sort_keys=True, default=str).encode()).hexdigest()
-        return Checkpoints(Path(self.state[party]) / step.replace(" ", "-"), mark)
+        # A step may come twice, for other columns; the order of steps is always the same.
+        name = f"{self._parts}-{step.replace(' ', '-')}-{base}"
+        self._parts += 1
+        made = {
+            party: Checkpoints(Path(self.state[party]) / name, mark)
+            for party in (self.given, self.missing)
+            if party in self.state
+        }
+        self._kept += made.values()
+        return made
 
     # ---- local work of the missing party ----------------------------------------------------
 

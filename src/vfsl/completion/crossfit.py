@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from vfsl.channel import Channel
 from vfsl.completion.bases import Pair, as_chances, as_values, make_pair, of_model
-from vfsl.completion.pieces import DISCLOSURES, OVERLAP, REST, Leader, Scope, follow, knows_scores
+from vfsl.completion.pieces import (
+    DISCLOSURES,
+    OVERLAP,
+    REST,
+    Keeper,
+    Leader,
+    Scope,
+    follow,
+    knows_scores,
+)
 from vfsl.completion.selection import Booleans, Floats
 from vfsl.completion.sides import Side, context_table
 from vfsl.completion.targets import Target, targets_of
@@ -53,6 +62,19 @@ class Fold:
     spread: Floats | None = None
     rest_spread: Floats | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """All but the column itself, as JSON values."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        return {name: None if one is None else one.tolist() for name, one in arrays.items()}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any], target: Target) -> Self:
+        given = {name: content[name] for name in _ARRAYS if content[name] is not None}
+        return cls(target, **{name: np.asarray(one, dtype=float) for name, one in given.items()})
+
+
+_ARRAYS = ("predicted", "baseline", "chances", "spread", "rest_spread")
+
 
 @dataclass
 class CrossFit:
@@ -82,19 +104,23 @@ class CrossFit:
         role: Roles,
         rng: np.random.Generator,
         columns: Sequence[str] = (),
+        kept: Keeper | None = None,
         on_columns: OnColumns | None = None,
     ) -> dict[str, Fold]:
-        """One party's side; the folds by column at the missing party, who may hear of progress."""
+        """One party's side; the folds by column at the missing party, who may hear of progress.
+
+        ``kept`` is where the party keeps finished groups of columns, to go on from after a failure.
+        """
         check_count("CrossFit", "folds", self.folds, 2)
         pair = make_pair(self.base)
         channel = channel.within(self.name, DISCLOSURES)
         if channel.me != role.label_holder:
             given = None if side is None else prepared(side, pair)[0]
-            follow(channel, pair, given, role, rng)
+            follow(channel, pair, given, role, rng, kept)
             return {}
         if side is None:
             raise ConfigError(f"Party {channel.me!r} needs its table to complete it.")
-        leader = Leader(channel, pair, role, rng, len(side.overlap))
+        leader = Leader(channel, pair, role, rng, len(side.overlap), kept)
         targets = targets_of(side.table.take(side.overlap), columns)
         by_name = {target.name: target for target in targets}
         found: dict[str, Fold] = {}
@@ -102,7 +128,16 @@ class CrossFit:
             if on_columns is not None:
                 on_columns(names, len(found), len(targets))
             group = [by_name[name] for name in names]
-            found |= _Crossing(leader, side.table.party, self.folds, number).run(group, self.spread)
+            if number < leader.resume and kept is not None:
+                lines = kept.load(f"group {number}")["folds"]
+                found |= {name: Fold.from_dict(lines[name], by_name[name]) for name in names}
+                continue
+            crossing = _Crossing(leader, side.table.party, self.folds, number)
+            made = crossing.run(group, self.spread)
+            found |= made
+            if kept is not None:
+                lines = {name: fold.to_dict() for name, fold in made.items()}
+                kept.save(f"group {number}", {"folds": lines, "pieces": leader.pieces})
         leader.end()
         return {name: found[name] for name in by_name}
 

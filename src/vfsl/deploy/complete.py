@@ -185,32 +185,33 @@ class _Follower:
             columns = len(self._side.table.features)
             talk.send(leader, "size", {"rows": len(self._side.rest), "columns": columns})
         number = 0
+        kept: list[Checkpoints] = []
         while True:
             order = talk.receive(leader, "next")
             name, most = order.get("step"), len(self._how.bases) - 1
             base = expect_integer(order.get("base"), sender=leader, name="base", low=0, high=most)
             if name == _END:
+                for keeper in kept:
+                    keeper.clear()
                 return
             here = self._channel.within(f"part {number}")
-            number += 1
             if name == _ASSOCIATION:
                 self._associate(here)
             elif name in (CROSS_FIT, VFPU_M, DIRECT, SHIFT):
-                self._play(here, name, base)
+                if name != SHIFT and self._side is not None:
+                    kept.append(self._keeper(f"{number} {name} {base}"))
+                    self._play(here, name, base, {"kept": kept[-1]})
+                else:
+                    self._play(here, name, base, {})
             else:
                 raise ProtocolError(f"Party {leader!r} ordered unknown work.", leader)
+            number += 1
 
-    def _play(self, channel: Channel, step: str, base: int) -> None:
+    def _play(self, channel: Channel, step: str, base: int, more: Mapping[str, Any]) -> None:
         pair = self._how.bases[base]
-        more: dict[str, Any] = {}
-        kept = self._keeper(f"{step} {base}") if step in (VFPU_M, DIRECT) else None
-        if kept is not None:
-            more["kept"] = kept
         rng = self._site.rng(f"{step} {self._site.me}")
         role = self._how.role(step, pair)
         role(channel, side=self._side, role=self._roles(pair.work), rng=rng, **more)
-        if kept is not None:
-            kept.clear()
 
     def _associate(self, channel: Channel) -> None:
         model = Association(aggregate=self._how.aggregate)
@@ -221,10 +222,8 @@ class _Follower:
         roles = self._site.roles(self._step.missing, work)
         return replace(roles, feature_holders=(self._step.given,))
 
-    def _keeper(self, step: str) -> Checkpoints | None:
+    def _keeper(self, step: str) -> Checkpoints:
         """Where the given party keeps its shares, bound to the settings and its row plan."""
-        if self._side is None:
-            return None
         facts = [self._how.plain(), step, self._site.plan_name()]
         mark = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
         folder = self._site.state / f"step-{self._site.number}-complete"
