@@ -117,6 +117,24 @@ def test_work_apart_is_done_by_a_fresh_process_that_may_use_workers():
     assert first not in workers
 
 
+@pytest.mark.parametrize(
+    ("each", "processes"), [(parallel.apart_each, 4), (parallel.lasting_each, 1)]
+)
+def test_items_one_by_one_each_in_its_place(each, processes):
+    """In a fresh process for each item, or in one that goes on."""
+    found = dict(each(square_and_pid, [3, 1, 2, 5], 1))
+    assert [found[place][0] for place in range(4)] == [9, 1, 4, 25]
+    pids = {pid for _, pid in found.values()}
+    assert len(pids) == processes
+    assert os.getpid() not in pids
+
+
+@pytest.mark.parametrize("each", [parallel.apart_each, parallel.lasting_each])
+def test_what_was_not_begun_is_dropped_after_an_error(each):
+    with pytest.raises(DataError, match="three"):
+        list(each(fail_on_three, [1, 3, *range(4, 50)], 1))
+
+
 def test_a_script_needs_no_main_guard():
     script = Path(__file__).parent / "unguarded_script.py"
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
