@@ -110,7 +110,8 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
 
 def read_arrays(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as content:
+        # Opened here: numpy leaves a file open that turns out not to be an archive.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             return {name: content[name] for name in content.files}
     except FileNotFoundError:
         raise StoreError(f"{path} does not exist.") from None

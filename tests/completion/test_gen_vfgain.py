@@ -12,7 +12,7 @@ from torch import Tensor
 from vfsl.align import RowPlan, RowShare
 from vfsl.channel import Transcript, run_together, wire
 from vfsl.completion import VFGAIN
-from vfsl.completion.imputers import vfgain
+from vfsl.completion.imputers import protocol
 from vfsl.completion.imputers.split import Embedder, Filler, Plan
 from vfsl.completion.training import arrays_of, using_threads
 from vfsl.data import PartyTable
@@ -38,11 +38,11 @@ def train(given, missing, plan=PLAN, transcript=None, on="memory"):
 
 
 def given_role(table, plan):
-    return partial(vfgain._train_given, table=table, imputer="B", plan=plan, rng=rng(1))
+    return partial(protocol.train_embedder, table=table, imputer="B", plan=plan, rng=rng(1))
 
 
 def missing_role(table, plan):
-    return partial(vfgain._train_missing, table=table, embedder="A", plan=plan, rng=rng(2))
+    return partial(protocol.train_filler, table=table, embedder="A", plan=plan, rng=rng(2))
 
 
 def one_process(given, missing, plan):
@@ -161,8 +161,8 @@ def test_a_cell_of_b_is_seen_by_a_only_through_gradients_and_verdicts():
 
 
 def test_disclosures_say_what_embedding_and_gradient_tell():
-    assert "guess the sender's columns" in vfgain.DISCLOSURES["embedding"].fact
-    assert "hidden values" in vfgain.DISCLOSURES["gradient"].fact
+    assert "guess the sender's columns" in protocol.DISCLOSURES["embedding"].fact
+    assert "hidden values" in protocol.DISCLOSURES["gradient"].fact
 
 
 def federation(rows=300, seed=0, on="memory"):
@@ -252,7 +252,7 @@ def test_a_wrong_embedding_is_refused():
     _, missing = tables()
 
     def stranger(channel):
-        inner = channel.within("vfgain", vfgain.DISCLOSURES)
+        inner = channel.within("vfgain", protocol.DISCLOSURES)
         inner.send("B", "rows", 120)
         inner.receive("B", "rows")
         inner.receive("B", "order seed")

@@ -136,6 +136,9 @@ def as_table(table: Table, what: str) -> PartyTable:
     elif isinstance(table, pd.DataFrame):
         if not len(table):
             raise DataError(f"The table for {what} has no rows.")
+        twice = table.columns[table.columns.duplicated()]
+        if len(twice):
+            raise DataError(f"The table for {what} has the column {str(twice[0])!r} twice.")
         empty = [name for name in table.columns if table[name].isna().all()]
         kept = table.drop(columns=empty).reset_index(drop=True)
         numbers = pd.Series(np.arange(len(kept)), index=kept.index, name=_ROW)

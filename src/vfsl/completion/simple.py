@@ -97,6 +97,7 @@ class HotDeck:
             raise ConfigError("HotDeck is not fitted yet: call fit first.")
         asked = as_table(table, "HotDeck")
         check_rng("HotDeck.complete", rng)
+        columns = columns_to_fill(self.encoder_, asked)
         names = [code.name for code in self.encoder_.codes_ if code.name in asked.kinds]
         absent = asked.frame[names].isna().to_numpy()
         chosen = np.zeros(len(asked), dtype=np.intp)
@@ -108,7 +109,7 @@ class HotDeck:
             if pattern.any():
                 chosen[rows] = self._donors(has, pattern, points[rows], rng)
         filling = Filling(asked)
-        for code in columns_to_fill(self.encoder_, asked):
+        for code in columns:
             given = self.donors_.column(code.name).iloc[chosen].reset_index(drop=True)
             if isinstance(code, NumericCode):
                 numbers = codes.as_floats(given)
@@ -152,6 +153,13 @@ def columns_to_fill(encoder: Encoder, asked: PartyTable) -> list[NumericCode | C
     for name in asked.features:
         if name not in known:
             raise DataError(f"Column {name!r} was not in the table that the completer learned.")
+        # A column without any cell has the kind that pandas happened to give it.
+        learned = known[name].kind
+        if asked.kinds[name] is not learned and asked.column(name).notna().any():
+            raise DataError(
+                f"Column {name!r} of party {asked.party} must be {learned}, as in training. Got "
+                f"{asked.kinds[name]} instead; declare its kind."
+            )
     found = [known[name] for name in asked.features]
     return [code for code in found if isinstance(code, NumericCode | CategoryCode)]
 
@@ -174,7 +182,8 @@ def _frequencies(table: PartyTable, code: CategoryCode) -> Array:
 def _points(encoder: Encoder, asked: PartyTable) -> Array:
     """The asked rows in the donors' coordinates; columns that they lack are missing."""
     matrix = np.full((len(asked), len(encoder.names)), np.nan)
-    present = [code for code in encoder.codes_ if code.name in asked.kinds]
+    empty = {name for name in asked.features if asked.column(name).isna().all()}
+    present = [code for code in encoder.codes_ if code.name in {*asked.kinds} - empty]
     partial = Encoder(missing="keep")
     partial.codes_, partial.party_, partial.findings_ = present, asked.party, []
     encoded = partial.transform(asked)

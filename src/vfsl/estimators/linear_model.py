@@ -131,7 +131,10 @@ class LinearModel(ABC):
             channel.send(party, "labelled rows", known)
         state, columns = _encode_columns(part, part.rows[known])
         columns = np.column_stack([columns, np.ones(len(columns))])
-        row_weights = None if part.weights is None else np.asarray(part.weights)[known]
+        row_weights = None
+        if part.weights is not None:
+            checked_weights(part.weights, len(known))
+            row_weights = np.asarray(part.weights)[known]
         pose, facts, weighted = self._pose(channel.me, np.asarray(part.target)[known], row_weights)
         program = self._program(weighted)
         if at_once:
@@ -217,7 +220,10 @@ def checked_weights(weights: Array | None, rows: int) -> Floats:
     """Row weights as (rows, models) with mean 1, so that how many rows count shows nowhere."""
     if weights is None:
         return np.ones((rows, 1))
-    values = two_dimensional(np.asarray(weights, dtype=np.float64))
+    try:
+        values = two_dimensional(np.asarray(weights, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise DataError("Row weights must be numbers, one for each row and model.") from None
     if len(values) != rows or not np.isfinite(values).all() or (values < 0).any():
         raise DataError(
             f"Row weights must be {rows} finite numbers of at least 0 for each model; "
@@ -226,6 +232,17 @@ def checked_weights(weights: Array | None, rows: int) -> Floats:
     if (values.sum(axis=0) == 0).any():
         raise DataError("Row weights must not all be 0 for a model.")
     return np.asarray(values / values.mean(axis=0))
+
+
+def known_weights(weights: Array | None, known: Array) -> Floats:
+    """The same with 0 for rows without a label; some others must count."""
+    values = checked_weights(weights, len(known)) * known[:, None]
+    if (values.sum(axis=0) == 0).any():
+        raise DataError(
+            "Row weights must not be 0 for all rows with a known label; some model has no row to "
+            "learn from."
+        )
+    return np.asarray(values)
 
 
 def two_dimensional(values: Floats) -> Floats:

@@ -110,7 +110,9 @@ class Imputer(Deep):
         asked = as_table(table, type(self).__name__)
         check_rng(f"{type(self).__name__}.complete", rng)
         self._check_columns(asked)
-        encoded = self.encoder_.transform(asked, unseen="blank")
+        # A column without any cell has the kind that pandas happened to give it; it says nothing.
+        empty = [name for name in asked.features if asked.column(name).isna().all()]
+        encoded = self.encoder_.transform(asked.without(empty), unseen="blank")
         source = source_from(rng)
         parts = []
         with torch.no_grad(), using_threads(self.threads):

@@ -8,7 +8,7 @@ import numpy as np
 
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part
-from vfsl.estimators.linear_model import checked_weights
+from vfsl.estimators.linear_model import known_weights
 from vfsl.estimators.trees.fitting import Boosting
 from vfsl.estimators.trees.model import TreeModel
 from vfsl.estimators.trees.objectives import Logistic, Objective, Softmax, Squared, encode_target
@@ -46,7 +46,7 @@ class Boosted(TreeModel):
         other: float = 0.0,
     ) -> Boosting:
         target, classes, known = encode_target(party, part.target, self.task)
-        weights = checked_weights(part.weights, len(target)) * known[:, None]
+        weights = known_weights(part.weights, known)
         objective: Objective
         if self.task == "regression":
             objective = Squared(target)

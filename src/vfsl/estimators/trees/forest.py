@@ -10,7 +10,7 @@ import numpy as np
 
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles
-from vfsl.estimators.linear_model import checked_weights
+from vfsl.estimators.linear_model import known_weights
 from vfsl.estimators.trees.fitting import Bagging, Fitting
 from vfsl.estimators.trees.gains import Penalty
 from vfsl.estimators.trees.model import TreeModel
@@ -70,7 +70,7 @@ class RandomForest(TreeModel):
 
     def _fitting(self, party: str, part: Part, rng: np.random.Generator) -> Fitting:
         target, classes, known = encode_target(party, part.target, self.task)
-        weights = checked_weights(part.weights, len(target)) * known[:, None]
+        weights = known_weights(part.weights, known)
         kind: dict[str, Any] = {"task": "regression"}
         targets = target[:, None].astype(np.float64)
         if classes:

@@ -1,0 +1,318 @@
+"""What every federated estimator must do: checks for the author of one, run on all of ours.
+
+Each check takes an :class:`EstimatorCase` and raises AssertionError where the estimator breaks the
+contract. ``ESTIMATOR_CHECKS`` names them all. Parties run in this process, without encryption where
+the case names no scheme::
+
+    case = EstimatorCase(lambda: MyTrees(n_estimators=2))
+
+    @pytest.mark.parametrize("check", ESTIMATOR_CHECKS.values(), ids=ESTIMATOR_CHECKS.keys())
+    def test_contract(check):
+        check(case)
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vfsl.channel import Transcript
+from vfsl.testing.claims import randomness_left_alone, refused, require, same_frames
+from vfsl.testing.estimator_case import COLUMNS, KEYS, LABEL, MOVED, THREE, EstimatorCase, Trial
+from vfsl.values import Array
+
+__all__ = ["ESTIMATOR_CHECKS", "EstimatorCase"]
+
+HOLDER = LABEL[0]
+
+
+def _close(case: EstimatorCase, one: Array, other: Array, sentence: str, far: float = -1) -> None:
+    """Equal up to the tolerance of the case, or ``far``."""
+    require(one.shape == other.shape, f"{sentence} Shapes are {one.shape} and {other.shape}.")
+    allowed = (case.tolerance if far < 0 else far) * max(float(np.std(one)), 1e-12)
+    gap = float(np.max(np.abs(one - other), initial=0.0))
+    require(gap <= allowed, f"{sentence} The largest gap is {gap:.3g}; allowed is {allowed:.3g}.")
+
+
+def learns(case: EstimatorCase) -> None:
+    """Answers for training rows go with the target, and columns of every party matter."""
+    answers = case.answers
+    require(len(answers) == len(case.target), "There must be one answer for each row.")
+    require(bool(np.isfinite(answers).all()), "Answers must be finite numbers.")
+    if case.classes:
+        require(
+            answers.shape[1] == len(case.classes) and bool(np.allclose(answers.sum(axis=1), 1.0)),
+            "Probabilities must be a column for each class that add up to 1.",
+        )
+        goal, found = (case.target == case.classes[-1]).astype(float), answers[:, -1]
+    else:
+        goal, found = case.target.astype(float), answers
+    require(
+        float(np.std(found)) > 0 and float(np.corrcoef(found, goal)[0, 1]) > 0.5,
+        "Answers for the rows of training must correlate with their targets by more than 0.5.",
+    )
+    shuffled = case.frame.copy()
+    names = list(COLUMNS["B"])
+    shuffled[names] = shuffled[names].sample(frac=1.0, random_state=0).to_numpy()
+    other = case.answer(case.fitted, case.trial(frame=shuffled.astype(case.frame.dtypes)))
+    require(not np.allclose(other, answers), "What the feature holder has does not matter.")
+
+
+def repeats(case: EstimatorCase) -> None:
+    """The same seed gives the same shares and answers; another seed others, if training draws."""
+    again = case.fit(case.trial())
+    require(case.shares(case.fitted) == case.shares(again), "Two fits with one seed differ.")
+    _close(case, case.answers, case.answer(case.fitted, case.trial()), "Answers differ.", 0.0)
+    other = case.shares(case.fit(case.trial(seed=1)))
+    if case.draws:
+        require(other != case.shares(again), "Two seeds give the same shares; they are not used.")
+    else:
+        require(other == case.shares(again), "Training does not draw, but the seed matters.")
+
+
+def minds_no_owner(case: EstimatorCase) -> None:
+    """Answers are the same whoever holds a column: with another cut, and with a third party."""
+    for columns in (MOVED, THREE):
+        trial = case.trial(columns=columns)
+        found = case.answer(case.fit(trial), trial)
+        _close(case, case.answers, found, f"With columns at {', '.join(columns)} answers differ.")
+
+
+def minds_no_scheme(case: EstimatorCase) -> None:
+    """Shares are the same under encryption as without, bit for bit."""
+    for scheme in case.schemes:
+        found = case.shares(case.fit(case.trial(scheme=scheme)))
+        require(found == case.shares(case.fitted), f"Under {scheme[0]!r} other shares are learned.")
+
+
+def follows_rows(case: EstimatorCase) -> None:
+    """A row's answer does not depend on which others are asked for, or in which order."""
+    order = np.random.default_rng(4).permutation(len(case.target))[:70]
+    found = case.answer(case.fitted, case.trial(rows=order))
+    _close(case, case.answers[order], found, "Other rows in another order have other answers.")
+
+
+def minds_no_order_of_training(case: EstimatorCase) -> None:
+    """Where training does not draw, the common order of rows does not matter."""
+    if case.draws:
+        return
+    order = np.random.default_rng(5).permutation(len(case.target))
+    model = case.fit(case.trial(rows=order))
+    found = case.answer(model, case.trial())
+    _close(case, case.answers, found, "Trained on rows in another order, answers differ.")
+
+
+def weighs_rows(case: EstimatorCase) -> None:
+    """Rows without weight have no say; weights count relative to their mean; they do matter."""
+    if not case.weights:
+        return
+    source = np.random.default_rng(6)
+    weights = source.uniform(0.5, 2.0, len(case.target)) * (source.random(len(case.target)) < 0.7)
+    found = case.answer(case.fit(case.trial(), weights), case.trial())
+    changed = case.target.copy()
+    for row in np.flatnonzero(weights == 0):
+        changed[row] = case.other_goal(changed[row])
+    other = case.answer(case.fit(case.trial(target=changed), weights), case.trial())
+    _close(case, found, other, "The label of a row without weight matters.")
+    other = case.answer(case.fit(case.trial(), 4 * weights), case.trial())
+    _close(case, found, other, "Four times all weights give other answers.")
+    require(not np.allclose(found, case.answers), "Row weights change nothing.")
+    ones = case.answer(case.fit(case.trial(), np.ones(len(case.target))), case.trial())
+    _close(case, case.answers, ones, "Weights of 1 give other answers than none.")
+    if case.left_out is not None:
+        # Missing cells are imputed by what all rows have, with weight or without.
+        whole, rows = case.trial(frame=case.frame.ffill().bfill()), np.flatnonzero(weights)
+        found = case.answer(case.fit(whole, weights), whole)
+        model = case.fit(replace(whole, rows=rows), weights[rows])
+        sentence = "Rows without weight are not as rows that are not there."
+        _close(case, found, case.answer(model, whole), sentence, case.left_out)
+
+
+def takes_rows_without_a_label(case: EstimatorCase) -> None:
+    """Rows whose label is unknown take part, have no say, and get an answer."""
+    unknown = case.target.copy()
+    unknown[::3] = None
+    trial = case.trial(target=unknown)
+    found = case.answer(case.fit(trial), trial)
+    require(
+        len(found) == len(unknown) and bool(np.isfinite(found).all()),
+        "Rows without a label must get answers as well.",
+    )
+
+
+def answers_for_new_rows(case: EstimatorCase) -> None:
+    """Categories and missing cells that training did not have are no reason to fail."""
+    frame = case.frame.copy()
+    frame.loc[:20, "b-hobby"] = "b-flying"
+    frame.loc[10:30, "c-town"] = None
+    frame.loc[15:40, "b-income"] = np.nan
+    found = case.answer(case.fitted, case.trial(frame=frame))
+    require(bool(np.isfinite(found).all()), "Rows with odd cells must get answers as well.")
+    _close(case, case.answers[41:], found[41:], "Odd cells of some rows change other rows.")
+
+
+def answers_the_label_holder_only(case: EstimatorCase) -> None:
+    """Shares are of the parties with data, each its own; scores come out at the label holder."""
+    trial = case.trial()
+    model = case.fit(trial)
+    require(
+        set(model.shares_) == set(COLUMNS) and trial.results.get(KEYS) is None,
+        f"Shares must be of {set(COLUMNS)}, none of the key holder. Got {set(model.shares_)}.",
+    )
+    for party, share in model.shares_.items():
+        require(share.party == party, f"The share of {party!r} says that it is {share.party!r}'s.")
+    model.decision_function(trial)
+    others = [party for party, found in trial.results.items() if found is not None]
+    require(others == [HOLDER], f"Scores came out at {others}; expected {HOLDER!r} only.")
+
+
+def keeps_columns_at_home(case: EstimatorCase) -> None:
+    """No share or message has another party's column names, categories, ids, labels or cells."""
+    transcript = Transcript(keep_views=True)
+    trial = case.trial(transcript=transcript)
+    model = case.fit(trial)
+    model.decision_function(trial)
+    for party, content in case.shares(model).items():
+        text = json.dumps(content)
+        foreign = _words(trial, *(other for other in COLUMNS if other != party))
+        foreign += ["person-", *(() if party == HOLDER else (LABEL[1], *case.classes))]
+        found = [word for word in foreign if word in text]
+        require(not found, f"The share of {party!r} holds {found[:3]} of another party.")
+    secrets = [word.encode() for word in (*_words(trial, "C", "B"), "person-", *case.classes)]
+    for party in COLUMNS:
+        for name in trial.tables[party].features:
+            cells = trial.frame[name]
+            if cells.dtype == np.float64:
+                known = cells.dropna().iloc[:20]
+                secrets += [
+                    np.array(cell, kind).tobytes() for cell in known for kind in ("<d", ">d")
+                ]
+    for sight in transcript.sights:
+        crossed = [secret for secret in secrets if secret in sight.body]
+        require(not crossed, f"Message {sight.name!r} of {sight.sender!r} carries {crossed[:3]}.")
+
+
+def _words(trial: Trial, *parties: str) -> list[str]:
+    """Column names, categories and decimal numbers of parties, as text."""
+    words = []
+    for party in parties:
+        for name in trial.tables[party].features:
+            cells = trial.frame[name].dropna()
+            words.append(name)
+            if cells.dtype == np.float64:
+                words += [repr(float(cell)) for cell in cells]
+            elif cells.dtype.kind not in "iu":  # small whole numbers are everywhere
+                words += sorted(set(cells))
+    return words
+
+
+def leaves_the_world_alone(case: EstimatorCase) -> None:
+    """Neither tables nor weights nor global generators change."""
+    trial, weights = case.trial(), np.linspace(0.5, 2.0, len(case.target))
+    before = {party: table.frame.copy(deep=True) for party, table in trial.tables.items()}
+    given = weights.copy()
+    model = case.make()
+    with randomness_left_alone():
+        model.fit(trial, label=LABEL, **({"weights": given} if case.weights else {}))
+        case.answer(model, trial)
+    for party, frame in before.items():
+        same_frames(frame, trial.tables[party].frame, f"The table of {party!r} has changed.")
+    require(bool((weights == given).all()), "Row weights have been changed.")
+
+
+def saves_and_loads(case: EstimatorCase) -> None:
+    """Shares are plain JSON values; what is read back answers as what was written."""
+    for party, share in case.shares(case.fitted).items():
+        again = json.loads(json.dumps(share))
+        require(again == share, f"The share of {party!r} is not made of JSON values.")
+    if case.saved is None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = case.saved(case.fitted, Path(folder))
+    require(loaded is not case.fitted, "Loading must make a model anew.")
+    require(case.shares(loaded) == case.shares(case.fitted), "The loaded shares differ.")
+    found = case.answer(loaded, case.trial())
+    _close(case, case.answers, found, "The loaded model answers otherwise.", 0.0)
+
+
+def refuses_bad_input(case: EstimatorCase) -> None:
+    """What cannot be used is refused in a sentence, not by an error from deep inside."""
+    rows = len(case.target)
+    refused("nothing fitted", lambda: case.make().decision_function(case.trial()))
+    refused("nothing fitted", lambda: case.answer(case.make(), case.trial()))
+    unknown = np.full(rows, None, dtype=object)
+    refused("no known label", lambda: case.fit(case.trial(target=unknown)))
+    unknown[0] = case.target[0]
+    refused("one known label", lambda: case.fit(case.trial(target=unknown)))
+    if case.classes:
+        same = np.full(rows, case.classes[0], dtype=object)
+        refused("one class only", lambda: case.fit(case.trial(target=same)))
+    else:
+        words = np.full(rows, "tall", dtype=object)
+        refused("words for numbers", lambda: case.fit(case.trial(target=words)))
+
+
+def refuses_bad_weights(case: EstimatorCase) -> None:
+    """Weights must be finite numbers of at least 0, not all 0."""
+    rows = len(case.target)
+    _refuses_weights(
+        case,
+        {
+            "a negative weight": np.where(np.arange(rows) == 3, -1.0, 1.0),
+            "a weight that is not a number": np.where(np.arange(rows) == 3, np.nan, 1.0),
+            "an infinite weight": np.where(np.arange(rows) == 3, np.inf, 1.0),
+            "weights that are all 0": np.zeros(rows),
+        },
+    )
+
+
+def refuses_weights_of_another_form(case: EstimatorCase) -> None:
+    """There must be as many weights as rows, and they must be numbers."""
+    rows = len(case.target)
+    bad = {"too few weights": np.ones(rows - 1), "words for weights": np.full(rows, "much")}
+    _refuses_weights(case, bad)
+
+
+def refuses_weights_without_a_label(case: EstimatorCase) -> None:
+    """Some row with a known label must have weight."""
+    unknown = case.target.copy()
+    unknown[::2] = None
+    weights = np.zeros(len(unknown))
+    weights[::2] = 1.0
+    _refuses_weights(case, {"weight on rows without a label only": weights}, target=unknown)
+
+
+def _refuses_weights(case: EstimatorCase, bad: dict[str, Array], **changes: Any) -> None:
+    for what, weights in bad.items() if case.weights else ():
+        refused(what, partial(case.fit, case.trial(**changes), weights))
+
+
+ESTIMATOR_CHECKS: dict[str, Callable[[EstimatorCase], None]] = {
+    check.__name__: check
+    for check in (
+        learns,
+        repeats,
+        minds_no_owner,
+        minds_no_scheme,
+        follows_rows,
+        minds_no_order_of_training,
+        weighs_rows,
+        takes_rows_without_a_label,
+        answers_for_new_rows,
+        answers_the_label_holder_only,
+        keeps_columns_at_home,
+        leaves_the_world_alone,
+        saves_and_loads,
+        refuses_bad_input,
+        refuses_bad_weights,
+        refuses_weights_of_another_form,
+        refuses_weights_without_a_label,
+    )
+}
