@@ -108,7 +108,7 @@ def test_goals_say_whether_they_were_reached(blend, reached):
     cells = made_cells(blend)
     rows = [
         downstream_row("bank", 0.1, cells),
-        {"what": "time, plain", "rows": 100, "core-s": 12.0},
+        {"what": "time", "scheme": "plain", "rows": 100, "core-s": 12.0},
     ]
     text = goals(rows, cells)
     assert text[0].endswith(" reached." if reached else "NOT reached.")
@@ -122,7 +122,7 @@ def test_a_tiny_run():
     sizes = Sizes(("breast_cancer",), (0.4,), (0,), 200, 100, 2, 3, ("linear",), 600, 0)
     outcome = measure(sizes, lambda text: None, keep=False)
     kinds = [row["what"] for row in outcome.rows]
-    assert kinds == ["columns", "AUC", "columns above τ = 0.5", "time, plain"]
+    assert kinds == ["columns", "AUC", "columns above τ = 0.5", "time"]
     assert outcome.rows[-1]["rows"] == 600
     assert any("full form only" in note for note in outcome.notes)
     assert np.isfinite(outcome.rows[1]["regret"])

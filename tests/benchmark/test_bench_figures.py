@@ -59,3 +59,19 @@ def test_an_outcome_is_saved_in_every_form(tmp_path):
     assert latex.startswith("\\begin{tabular}{llllll}\n\\toprule\nset & known & method & AUC")
     assert "$\\pm$" in latex
     assert Outcome("x", "T", [{"a_b": "5 % & more"}]).latex().splitlines()[4] == r"5 \% \& more \\"
+
+
+def test_rows_about_different_things_have_tables_of_their_own():
+    rows = [
+        {"what": "time", "s": 1.0, "AUC": None},
+        {"what": "quality", "AUC": 0.5},
+        {"what": "time", "s": 2.0},
+    ]
+    outcome = Outcome("x", "T", rows)
+    assert [(columns, len(of)) for columns, of in outcome.tables()] == [
+        (["what", "s"], 2),
+        (["what", "AUC"], 1),
+    ]
+    page = outcome.markdown()
+    assert "| what | s |\n| --- | --- |\n| time | 1 |\n| time | 2 |\n\n| what | AUC |" in page
+    assert outcome.latex().count("\\begin{tabular}") == 2

@@ -69,8 +69,8 @@ def test_training_and_unseen_rows_are_apart():
 
 
 def _rows(**changes):
-    fidelity = {"table": "fidelity", "shape + pair": 0.8}
-    speed = {"table": "speed", "s an epoch": 1.0, "the package's": 1.0, "ratio": 1.0}
+    fidelity = {"what": "fidelity", "shape + pair": 0.8}
+    speed = {"what": "speed", "s an epoch": 1.0, "the package's": 1.0, "ratio": 1.0}
     gaps = {"sdmetrics: shape gap": 0.0, "sdmetrics: strong pair gap": 1e-9}
     rows = [{**fidelity, "method": name} for name in ("ctgan", "tvae", "tabddpm in ctgan's time")]
     rows += [
@@ -79,7 +79,7 @@ def _rows(**changes):
     rows += [{**speed, "method": name} for name in ("ctgan", "tvae")]
     for data in ("census", "credit"):
         for title, *_ in bench.COMPLETION:
-            rows.append({"table": "completion", "data": data, "method": title})
+            rows.append({"what": "completion", "data": data, "method": title})
             rows[-1] |= {"RMSE": 0.5, "accuracy": 0.9}
     for row in rows:
         row |= changes.get(row["method"], {})
@@ -119,8 +119,8 @@ def test_a_tiny_run(monkeypatch):
     monkeypatch.setattr(bench, "QUICK", TINY)
     said = []
     outcome = bench.run(True, said.append)
-    fidelity = [row for row in outcome.rows if row["table"] == "fidelity"]
-    completion = [row for row in outcome.rows if row["table"] == "completion"]
+    fidelity = [row for row in outcome.rows if row["what"] == "fidelity"]
+    completion = [row for row in outcome.rows if row["what"] == "completion"]
     assert [row["method"] for row in fidelity] == [*bench.GENERATORS]
     assert all(0 < row["shape + pair"] <= 1 for row in fidelity)
     assert len(completion) == len(bench.COMPLETION)

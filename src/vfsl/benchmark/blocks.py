@@ -20,7 +20,7 @@ from vfsl.values import Array
 HIDDEN = 0.4  # share of rows without any value of B
 Settings = dict[str, Any]
 # Trees that do not learn a few thousand rows by heart: a weak reference would flatter the others.
-_SMALL: Settings = {"max_iter": 60, "learning_rate": 0.06, "max_leaf_nodes": 8}
+SMALL_TREES: Settings = {"max_iter": 60, "learning_rate": 0.06, "max_leaf_nodes": 8}
 
 
 def completion_cell(case: tuple[str, int, int, str, Settings]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def direct(
 
     given = table.without(list(columns)).frame
     categories = [table.kinds[name] is not Kind.NUMERIC for name in given.columns]
-    matrix = np.column_stack([_coded(given[n], c) for n, c in zip(given, categories, strict=True)])
+    matrix = np.column_stack([coded(given[n], c) for n, c in zip(given, categories, strict=True)])
     means: dict[str, Array] = {}
     values: dict[str, Array] = {}
     shown = np.setdiff1d(np.arange(len(table)), hidden)
@@ -100,19 +100,19 @@ def direct(
         if table.kinds[name] is Kind.NUMERIC:
             target = column.iloc[rows].to_numpy(dtype=np.float64)
             model = HistGradientBoostingRegressor(
-                random_state=0, categorical_features=categories, **_SMALL
+                random_state=0, categorical_features=categories, **SMALL_TREES
             )
             means[name] = model.fit(matrix[rows], target).predict(matrix[hidden])
         else:
             model = HistGradientBoostingClassifier(
-                random_state=0, categorical_features=categories, **_SMALL
+                random_state=0, categorical_features=categories, **SMALL_TREES
             )
             model.fit(matrix[rows], column.iloc[rows].astype(str))
             values[name] = model.predict(matrix[hidden])
     return means, values
 
 
-def _coded(column: pd.Series[Any], category: bool) -> Array:
+def coded(column: pd.Series[Any], category: bool) -> Array:
     """Numbers, or the places of categories; NaN where missing."""
     if not category:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)

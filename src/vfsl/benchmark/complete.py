@@ -12,7 +12,13 @@ import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
 from vfsl.benchmark.cells import Cells
-from vfsl.benchmark.complete_cells import NOBODY, Case, complete_cell, routed_shares
+from vfsl.benchmark.complete_cells import (
+    NOBODY,
+    Case,
+    complete_cell,
+    pooled_errors,
+    routed_shares,
+)
 from vfsl.benchmark.figures import Panels
 from vfsl.benchmark.table import Outcome, judged
 from vfsl.completion.columns import MEAN, verdict
@@ -109,7 +115,9 @@ def measure(sizes: Sizes, say: Callable[[str], None], *, keep: bool) -> Outcome:
         for overlap in sizes.overlaps
     }
     cells = dict(zip(cases.values(), kept.all(complete_cell, cases), strict=True))
-    rows = [column_row(name, overlap, cells) for name in here for overlap in sizes.overlaps]
+    yardstick = Cells("complete", EDITION, say, keep=keep, lasting=True)
+    pooled = dict(zip(cases.values(), yardstick.all(pooled_errors, cases), strict=True))
+    rows = [column_row(name, overlap, cells, pooled) for name in here for overlap in sizes.overlaps]
     rows += [downstream_row(name, overlap, cells) for name in here for overlap in sizes.overlaps]
     whole = {f"{name}, association": Case(name, 1.0, 0, sizes.train, sizes.test) for name in here}
     shares = kept.all(routed_shares, whole)
@@ -165,7 +173,7 @@ _COLUMN_FIELDS = [
 ]
 
 
-def column_row(name: str, overlap: float, cells: Results) -> dict[str, Any]:
+def column_row(name: str, overlap: float, cells: Results, pooled: Results) -> dict[str, Any]:
     """Errors, flags and coverage of completed columns, over seeds."""
     columns = columns_of(cells, name, overlap)
     numbers = columns[columns["kind"] == "numeric"]
@@ -179,6 +187,7 @@ def column_row(name: str, overlap: float, cells: Results) -> dict[str, Any]:
         "RMSE": _mean(numbers["rmse"]),
         "of mean": _mean(numbers["rmse of mean"]),
         "of hot-deck": _mean(numbers["rmse of hot-deck"]),
+        "of pooled trees": _mean([cell["rmse"] for cell in _of(pooled, name, overlap)]),
         "boosted (anchor)": ANCHORS.get(name, {}).get("boosted rmse") if overlap == 0.1 else None,
         "self-training": _mean(change),
         "accuracy": _mean(classes["accuracy"]),
@@ -266,7 +275,8 @@ def timed(asked: tuple[int, str]) -> dict[str, Any]:
     flows = [flow for step in fed.record.steps for flow in step.flows]
     sent = [flow for flow in flows if flow.message == "gradient" and flow.sender == "A"]
     return {
-        "what": f"time, {scheme}",
+        "what": "time",
+        "scheme": scheme,
         "rows": len(done.table) + common,
         "wall s": time.perf_counter() - wall,
         "core-s": time.process_time() - core,
@@ -293,7 +303,7 @@ def goals(rows: Sequence[Mapping[str, Any]], cells: Results) -> list[str]:
     columns = columns_of(cells)
     missed, false = flag_rates(columns)
     covered = columns["coverage"].astype(float).mean()
-    timing = next(row for row in rows if str(row["what"]).startswith("time, plain"))
+    timing = next(row for row in rows if row["what"] == "time" and row["scheme"] == "plain")
     return [
         judged(
             "mean regret ≤ 0.005 and worst cell ≤ 0.015",
@@ -315,7 +325,7 @@ def goals(rows: Sequence[Mapping[str, Any]], cells: Results) -> list[str]:
         judged(
             "≤ 5 % of models worse than the mean not flagged, ≤ 15 % of better ones flagged",
             (missed or 0.0) <= 0.05 and (false or 0.0) <= 0.15,
-            f"{missed or 0:.1%} and {false or 0:.1%}, of {len(columns)} columns in all",
+            f"{missed or 0:.2%} and {false or 0:.2%}, of {len(columns)} columns in all",
         ),
         judged(
             f"{timing['rows']:,} rows × (20 + 20) in ≤ 60 core-seconds",
@@ -340,5 +350,6 @@ _NOTES = (
     "and the blend is weighed on held-out common rows only. The oracle knows B's true columns.",
     "Missed flags: of models worse than the mean on hidden cells, those not flagged. False flags: "
     "of better ones, those flagged. Within 0.5 % of the mean's squared error a model is neither.",
-    "Anchors are figures of issue 7 on pooled data, not of this run.",
+    "of pooled trees: one boosted model of scikit-learn a column on the same pooled rows. Anchors "
+    "are figures of issue 7 on pooled data, not of this run, and of other halves of the columns.",
 )

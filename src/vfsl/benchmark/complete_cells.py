@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
+from vfsl.benchmark.blocks import SMALL_TREES, coded
 from vfsl.channel import run_together
 from vfsl.completion.columns import Filled, filled_by_baseline
 from vfsl.completion.completed import Completion
@@ -241,6 +242,33 @@ def oracle(hidden: Hidden, case: Case) -> Array:
         }
     )
     return np.asarray(answers["A"])[:, 0]
+
+
+def pooled_errors(case: Case) -> dict[str, Any]:
+    """What one pooled boosted model a numeric column makes of the same rows: a yardstick."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    hidden = prepare(case)
+    given = hidden.whole["A"].without([hidden.label])
+    category = [given.kinds[name] is not Kind.NUMERIC for name in given.features]
+    matrix = np.column_stack(
+        [coded(given.column(name), c) for name, c in zip(given.features, category, strict=True)]
+    )
+    common = len(matrix) - len(hidden.truth)
+    errors = []
+    for name in hidden.truth.features:
+        if hidden.truth.kinds[name] is not Kind.NUMERIC:
+            continue
+        shown = hidden.whole["B"].column(name).to_numpy(dtype=np.float64, na_value=np.nan)[:common]
+        truth = hidden.truth.column(name).to_numpy(dtype=np.float64, na_value=np.nan)
+        known = ~np.isnan(shown)
+        model = HistGradientBoostingRegressor(
+            random_state=0, categorical_features=category, **SMALL_TREES
+        )
+        guess = model.fit(matrix[:common][known], shown[known]).predict(matrix[common:])
+        scale = float(np.nanstd(truth)) or 1.0
+        errors.append(float(np.sqrt(np.nanmean((guess - truth) ** 2)) / scale))
+    return {"rmse": float(np.mean(errors)) if errors else None}
 
 
 def routed_shares(case: Case) -> dict[str, float]:

@@ -151,7 +151,7 @@ def fidelity_cell(case: tuple[str, int, str, Settings]) -> dict[str, Any]:
         made = model.sample(len(train), np.random.default_rng(1))
         sampled = time.process_time()
     row = {
-        "table": "fidelity",
+        "what": "fidelity",
         "data": name,
         "method": method,
         "epochs": len(times),
@@ -233,7 +233,7 @@ def peer_cell(case: tuple[str, int, str, int]) -> dict[str, Any]:
     made = pd.read_csv(made_path, keep_default_na=False)
     measures = judged_rows(train, test, made, target)
     return {
-        "table": "fidelity",
+        "what": "fidelity",
         "data": name,
         "method": f"{method} of the ctgan package",
         "epochs": epochs,
@@ -255,7 +255,7 @@ def speed_cell(case: tuple[str, int, str, int, int]) -> dict[str, Any]:
         ours.append(_epoch_seconds(train, method, epochs))
         theirs.append(_ask_peer(_PEER_SPEED, train, method, epochs=epochs)["epoch"])
     return {
-        "table": "speed",
+        "what": "speed",
         "data": name,
         "method": method,
         "s an epoch": min(ours),
@@ -311,7 +311,7 @@ def completion_rows(sizes: Sizes, cells: Cells) -> list[dict[str, Any]]:
     rows = []
     for name in sizes.data:
         for title, _, _, sees in COMPLETION:
-            row: dict[str, Any] = {"table": "completion", "data": name, "method": title}
+            row: dict[str, Any] = {"what": "completion", "data": name, "method": title}
             row["sees"] = sees
             mine = [found[f"{name}, {title}, seed {seed}"] for seed in sizes.seeds]
             for key in ("RMSE", "accuracy", "seconds"):
@@ -335,8 +335,8 @@ _BOUNDS = {
 def goals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What was to be reached, and whether it was."""
     lines = []
-    fidelity = {row["method"]: row for row in rows if row["table"] == "fidelity"}
-    speed = {row["method"]: row for row in rows if row["table"] == "speed"}
+    fidelity = {row["method"]: row for row in rows if row["what"] == "fidelity"}
+    speed = {row["method"]: row for row in rows if row["what"] == "speed"}
     for method in ("ctgan", "tvae"):
         ours, peer = fidelity[method], fidelity.get(f"{method} of the ctgan package")
         if peer is None:
@@ -355,7 +355,7 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     figure = f"{one['shape + pair']:.4f} against {other['shape + pair']:.4f}"
     reached = one["shape + pair"] >= other["shape + pair"]
     lines.append(judged("TabDDPM ≥ CTGAN in equal time", reached, figure))
-    filled = {(r["data"], r["method"]): r for r in rows if r["table"] == "completion"}
+    filled = {(r["data"], r["method"]): r for r in rows if r["what"] == "completion"}
     for method, (most, least) in _BOUNDS.items():
         for place, name in enumerate(("census", "credit")):
             row = filled[name, method]

@@ -18,7 +18,10 @@ from vfsl.record import versions
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows of one experiment, with what one needs to judge them."""
+    """Rows of one experiment, with what one needs to judge them.
+
+    Where a column named ``what`` says what a row is about, pages have a table for each.
+    """
 
     name: str
     title: str
@@ -48,22 +51,35 @@ class Outcome:
         if drawn:
             store.write_text(folder / f"{self.name}.svg", drawn)
 
+    def tables(self) -> list[tuple[list[str], list[Mapping[str, Any]]]]:
+        """Columns and rows of each table; a column that is empty throughout is left out."""
+        kinds: dict[Any, list[Mapping[str, Any]]] = {}
+        for row in self.rows:
+            kinds.setdefault(row.get("what"), []).append(row)
+        return [
+            ([name for name in self.columns() if any(_filled(row, name) for row in rows)], rows)
+            for rows in kinds.values()
+        ]
+
     def markdown(self) -> str:
-        columns = self.columns()
         lines = [f"# {self.title}", "", f"Measured by `vfsl bench run {self.name}`.", ""]
-        lines += [_line(columns), _line(["---"] * len(columns))]
-        lines += [_line([cell(row.get(column)) for column in columns]) for row in self.rows]
-        lines += ["", *(f"- {note}" for note in self.notes)]
+        for columns, rows in self.tables():
+            lines += [_line(columns), _line(["---"] * len(columns))]
+            lines += [*(_line([cell(row.get(name)) for name in columns]) for row in rows), ""]
+        lines += [f"- {note}" for note in self.notes]
         lines += [f"- {name}: {value}" for name, value in self.machine.items()]
         return "\n".join(lines) + "\n"
 
     def latex(self) -> str:
-        """The table for a paper; needs the booktabs package."""
-        columns = self.columns()
-        return latex_table(
-            [_escaped(column) for column in columns],
-            [[_escaped(cell(row.get(column))) for column in columns] for row in self.rows],
-        )
+        """The tables for a paper; they need the booktabs package."""
+        made = [
+            latex_table(
+                [_escaped(name) for name in columns],
+                [[_escaped(cell(row.get(name))) for name in columns] for row in rows],
+            )
+            for columns, rows in self.tables()
+        ]
+        return "\n".join(made)
 
 
 def latex_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -97,6 +113,10 @@ def cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _filled(row: Mapping[str, Any], name: str) -> bool:
+    return row.get(name) is not None
 
 
 def judged(text: str, reached: bool, figure: str) -> str:

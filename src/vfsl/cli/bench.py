@@ -43,12 +43,13 @@ def bench_run(
             chosen, quick=quick, workers=workers, say=lambda text: err.print(text, markup=False)
         )
         outcome.save(to)
-        table = Table(title=outcome.title, title_justify="left")
-        for column in outcome.columns():
-            table.add_column(escape(column), overflow="fold")
-        for row in outcome.rows:
-            table.add_row(*(escape(cell(row.get(column))) for column in outcome.columns()))
-        out.print(table)
+        for columns, rows in outcome.tables():
+            table = Table(title=outcome.title, title_justify="left")
+            for column in columns:
+                table.add_column(escape(column), overflow="fold")
+            for row in rows:
+                table.add_row(*(escape(cell(row.get(column))) for column in columns))
+            out.print(table)
         for note in outcome.notes:
             say(f"- {note}")
         out.print(f"Tables: {to / chosen}.md, .csv, .json, .tex, .svg", markup=False)
