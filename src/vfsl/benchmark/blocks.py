@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +22,10 @@ HIDDEN = 0.4  # share of rows without any value of B
 Settings = dict[str, Any]
 # Trees that do not learn a few thousand rows by heart: a weak reference would flatter the others.
 SMALL_TREES: Settings = {"max_iter": 60, "learning_rate": 0.06, "max_leaf_nodes": 8}
+
+
+# Repayment status in credit: paid, revolving, months late. Codes of states, not amounts.
+_STATE = re.compile(r"PAY_\d")
 
 
 def completion_cell(case: tuple[str, int, int, str, Settings]) -> dict[str, Any]:
@@ -164,6 +169,9 @@ def whole_table(
         data = load(name, raw=not whole)
         frame, label = data.frame, data.label
         kinds = {c: kind for c, kind in data.kinds.items() if kind is not Kind.LABEL}
+        states = [column for column in frame if name == "credit" and _STATE.fullmatch(column)]
+        frame = frame.astype(dict.fromkeys(states, str))
+        kinds |= dict.fromkeys(states, Kind.CATEGORICAL)
         if count > len(frame):
             raise DataError(f"Data set {name!r} has {len(frame):,} rows, fewer than {count:,}.")
         frame = frame.sample(count, random_state=seed).reset_index(drop=True)
