@@ -169,7 +169,7 @@ def whole_table(
         data = load(name, raw=not whole)
         frame, label = data.frame, data.label
         kinds = {c: kind for c, kind in data.kinds.items() if kind is not Kind.LABEL}
-        states = [column for column in frame if name == "credit" and _STATE.fullmatch(column)]
+        states = [column for column in kinds if name == "credit" and _STATE.fullmatch(column)]
         frame = frame.astype(dict.fromkeys(states, str))
         kinds |= dict.fromkeys(states, Kind.CATEGORICAL)
         if count > len(frame):

@@ -384,7 +384,7 @@ _NOTES = (
     "nothing was memorised.",
     "Completion: columns are divided in halves at random by the seed, 40 % of the rows lack all of "
     "B's. RMSE is in deviations of the column's known cells, averaged over numeric columns; "
-    "accuracy is averaged over categorical columns.",
+    "accuracy is averaged over categorical columns, in credit the repayment states too.",
     "B alone knows nothing of a row that it lacks, so a local method without A's columns can do no "
     "better than mean/mode there; rows that say 'pooled, not federated' were given A's columns to "
     "test the method, which no party could do.",
