@@ -101,7 +101,8 @@ def sums_by_place(places: Array, values: Array, count: int) -> Array:
     from scipy import sparse
 
     rows, many = places.shape
-    starts = np.arange(rows + 1, dtype=places.dtype) * many
+    narrow = places.size <= np.iinfo(places.dtype).max
+    starts = np.arange(rows + 1, dtype=places.dtype if narrow else np.int64) * many
     belongs = sparse.csc_array((_ones(places.size), places.ravel(), starts), shape=(count, rows))
     return np.asarray(belongs @ values)
 

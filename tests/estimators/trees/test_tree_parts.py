@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from vfsl.crypto import Grouping
 from vfsl.errors import ProtocolError
+from vfsl.estimators.trees import cells
 from vfsl.estimators.trees.cells import Cells
 from vfsl.estimators.trees.partition import (
     Cut,
@@ -112,6 +113,13 @@ def test_sums_by_bin_against_a_loop(seed, columns, rows):
         wanted = Grouping(np.vstack([codes, codes[chosen] + 6]).astype(np.int64), 12)
         assert (made.codes == wanted.codes).all()
         assert (made.counts == wanted.counts).all()
+
+
+def test_places_get_the_room_that_they_need():
+    """Numbers of 32 bits would wrap without a word."""
+    narrow = np.zeros(2, dtype=np.int32)
+    assert cells._room(narrow, 2**31 - 1) is narrow
+    assert cells._room(narrow, 2**31).dtype == np.int64
 
 
 # ---- partitions and bitmaps ----

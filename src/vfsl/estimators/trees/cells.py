@@ -50,19 +50,24 @@ class Cells:
         """All nodes' rows for a scheme to sum: the bins of the first node, of the second, ..."""
         columns, width = self.shape
         groups = len(rows) * width
-        places: Array = self._codes[np.concatenate(rows)]
-        places += _each(rows, width)
-        places += np.arange(columns, dtype=np.int32) * (groups + 1) + 1
+        places = _room(self._codes[np.concatenate(rows)], columns * (groups + 1))
+        places += _each(rows, width).astype(places.dtype)
+        places += np.arange(columns, dtype=places.dtype) * (groups + 1) + 1
         return Grouping.placed(places, groups)
 
     def _at(self, rows: Sequence[Array]) -> Array:
         """The place of each cell of each node's rows, nodes one after the other."""
-        places: Array = self._places[np.concatenate(rows)]
-        places += _each(rows, self.shape[0] * self.shape[1])
+        size = self.shape[0] * self.shape[1]
+        places = _room(self._places[np.concatenate(rows)], len(rows) * size)
+        places += _each(rows, size).astype(places.dtype)
         return places
 
 
 def _each(rows: Sequence[Array], step: int) -> Array:
     """Where the cells of each node begin, a step a node, for every row of theirs; (rows, 1)."""
-    starts = np.arange(len(rows), dtype=np.int32) * np.int32(step)
-    return np.repeat(starts, [len(each) for each in rows])[:, None]
+    return np.repeat(np.arange(len(rows)) * step, [len(each) for each in rows])[:, None]
+
+
+def _room(places: Array, count: int) -> Array:
+    """Places as they are, or as wide numbers where so many do not fit narrow ones."""
+    return places if count <= np.iinfo(places.dtype).max else places.astype(np.int64)
