@@ -65,10 +65,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Sum:
-    """Sum the rows of ``node``; if ``parent`` is given, also take them off the parent's sums.
-
-    ``shown`` are the nodes whose candidates are wanted: the node, its sibling, or both.
-    """
+    """Sum the rows of ``node``; ``sibling`` gets what is left of the sums of ``parent``."""
 
     node: Node
     parent: Node | None = None
