@@ -93,6 +93,7 @@ def test_the_textbook_cannot_learn_a_block():
         width=32,
         masking="cell",
         scaling="minmax",
+        pieces=0,
         adversarial=1.0,
         patience=None,
     ).fit(holes, rng())
@@ -108,10 +109,12 @@ def test_the_textbook_cannot_learn_a_block():
         ("gain", {"hint": 0.1}),
         ("gain", {"masking": "cell"}),
         ("gain", {"scaling": "minmax"}),
+        ("gain", {"pieces": 0}),
         ("vgain", {"adversarial": 0.0}),
         ("vgain", {"divergence": 0.0}),
         ("vgain", {"hint": 0.1}),
         ("vgain", {"masking": "cell"}),
+        ("vgain", {"pieces": 0}),
     ],
     ids=str,
 )

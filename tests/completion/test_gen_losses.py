@@ -6,16 +6,26 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from gen_cases import rng
+from gen_cases import block_frame, mixed_frame, rng, tiny
 from torch import nn
 
 from vfsl.completion.base import as_table
-from vfsl.completion.generators import ctabgan, ctgan, diffusion, tabddpm, tablegan, tvae, vae
+from vfsl.completion.generators import (
+    ctabgan,
+    ctgan,
+    diffusion,
+    tabddpm,
+    tablegan,
+    tvae,
+    vae,
+    variational,
+)
 from vfsl.completion.generators.conditioning import Conditioner, asked_cross_entropy
 from vfsl.completion.generators.square import SelfAttention, feature_statistics
 from vfsl.completion.generators.variational import kl_between, kl_to_standard
 from vfsl.completion.imputers import gain, hints, imputer, vgain
-from vfsl.completion.layers import Layout
+from vfsl.completion.imputers.masking import Patterns
+from vfsl.completion.layers import Layout, Pieces
 from vfsl.completion.mixed import MixedEncoder
 
 LOG2 = math.log(2)
@@ -50,6 +60,27 @@ def test_tvae_has_a_learned_deviation():
     output, target = t([0.0, 0.0, 0.0]), t([0.5, 0.0, 1.0])
     found = tvae.reconstruction(output, target, layout(), t(0.25)[0])
     assert found.item() == pytest.approx(0.25 / (2 * 0.0625) + math.log(0.25) + LOG2)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_the_encoder_of_conditions_follows_on_the_first_half_of_a_batch(rows):
+    frame = mixed_frame()
+    model = tiny("tvae").fit(frame, rng())
+    source = torch.Generator().manual_seed(3)
+    matrix = model.encoder_.transform(as_table(frame, "a test"), rng()).matrix
+    task = variational._VariationalTask(model, matrix, source)
+    batch, state = task.rows[:rows], source.get_state()
+    found = task.losses(batch)["partial"]
+    source.set_state(state)
+    half = {1: 1, 2: 1, 5: 3}[rows]
+    torch.randn((rows, model.latent), generator=source)  # the draw of z comes first
+    known = variational.random_known(half, model.layout_, source, "cpu")
+    q = variational.posterior(task.networks, batch[:half])
+    r = variational.partial_posterior(task.networks, batch[:half], known)
+    assert found.item() == pytest.approx(kl_between(*q, *r).mean().item(), rel=1e-5)
+    found.backward()
+    assert all(value.grad is None for value in task.networks["encoder"].parameters())
+    assert all(value.grad is not None for value in task.networks["partial"].parameters())
 
 
 def test_gradient_penalty_of_a_linear_critic():
@@ -262,10 +293,16 @@ def test_gain_puts_noise_in_the_place_of_unknown_cells():
             seen.append(inputs)
             return inputs[:, :3]
 
-    values, known = t([7.0, 1.0, 0.0]), t([0.0, 1.0])
-    gain.fill(Spy(), values, known, layout().owners, torch.Generator().manual_seed(0))
+    pieces = Pieces(1, 2)
+    pieces.knots.copy_(t([0.0, 4.0, 10.0]))
+    networks = nn.ModuleDict({"pieces": pieces, "generator": Spy()})
+    values, source = t([7.0, 1.0, 0.0]), torch.Generator().manual_seed(0)
+    gain.fill(networks, values, t([0.0, 1.0]), layout(), source)
     assert 0 <= seen[0][0, 0].item() <= 0.01
-    assert seen[0][0, 1:].tolist() == [1.0, 0.0, 0.0, 1.0]
+    # The category, the mask, and no pieces of a number that is not known.
+    assert seen[0][0, 1:].tolist() == [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]
+    gain.fill(networks, values, t([1.0, 1.0]), layout(), source)
+    assert seen[1][0].tolist() == [7.0, 1.0, 0.0, 1.0, 1.0, 1.0, 0.5]
 
 
 def test_vgain_likelihood():
@@ -275,6 +312,25 @@ def test_vgain_likelihood():
     assert both.item() == pytest.approx(0.5 + math.log(0.5) + LOG2)
     none = vgain.likelihood_loss(output, values, t([0.0, 0.0]), log_deviation, layout(), False)
     assert none.item() == 0.0
+
+
+def test_vgain_judges_at_the_mean_of_z():
+    frame, holes, _ = block_frame(200)
+    model = tiny("vgain").fit(holes, rng())
+    encoded = model.encoder_.transform(as_table(frame, "a test"))
+    held = imputer.Rows.of(encoded.matrix, encoded.observed, model.layout_, "cpu")
+    block = Patterns.named([["b1", "b2", "kind"]], list(frame), "a test")
+    task = vgain._VGAINTask(model, held, held, block, torch.Generator().manual_seed(0))
+    assert task.validate() == task.validate()
+    known = held.known * torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0])
+    mean, _ = vgain.encode(task.networks, held.values, known, model.layout_)
+    with torch.no_grad():
+        output = task.networks["decoder"](mean)
+    deviations = torch.zeros(model.layout_.scalars)
+    cells = vgain.likelihood_loss(
+        output, held.values, 1 - known, deviations, model.layout_, bounded=False
+    )
+    assert task.validate() == pytest.approx(cells.mean().item() / 3)
 
 
 def test_cross_entropy_of_all_choices_is_that_of_each():

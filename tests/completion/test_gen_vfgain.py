@@ -1,5 +1,6 @@
 """VF-GAIN: equal to one network in one process, what crosses, and what it refuses."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -71,16 +72,18 @@ def one_process(given, missing, plan):
                 best = score
                 kept = [
                     {k: v.copy() for k, v in arrays_of(part).items()}
-                    for part in (embedder.network, filler.networks)
+                    for part in (embedder.networks, filler.networks)
                 ]
         return kept
 
 
-def test_two_parties_train_the_network_of_one_process():
+@pytest.mark.parametrize("pieces", [0, 12])
+def test_two_parties_train_the_network_of_one_process(pieces):
     given, missing = tables()
-    shares = train(given, missing)
+    plan = replace(PLAN, pieces=pieces)
+    shares = train(given, missing, plan)
     for share, expected in zip(
-        (shares["A"], shares["B"]), one_process(given, missing, PLAN), strict=True
+        (shares["A"], shares["B"]), one_process(given, missing, plan), strict=True
     ):
         found = share.arrays
         assert found.keys() == expected.keys()
@@ -128,8 +131,11 @@ def test_no_column_of_a_crosses():
     frame.loc[[3, 30], "a1"] = marker
     given = party(frame, "A")
     transcript = Transcript(keep_views=True)
-    train(given, missing, transcript=transcript)
+    share = train(given, missing, transcript=transcript)["A"]
     encoded = Embedder.learn(PLAN, given, rng(1)).inputs(given).numpy()[[3, 30], 0]
+    # The planted numbers are the largest and the smallest: A's own knots end in them.
+    ends = share.arrays["pieces.knots"][0, [-1, 0]]
+    np.testing.assert_array_equal(ends, encoded)
     secrets = [
         value.astype(kind).tobytes() for value in (marker, encoded) for kind in ("<f4", "<f8")
     ]
@@ -139,6 +145,45 @@ def test_no_column_of_a_crosses():
     for body in seen:
         for piece in pieces:
             assert piece not in body
+
+
+def test_the_pieces_of_each_party():
+    given, missing = tables()
+    for pieces in (0, 5):
+        plan = replace(PLAN, pieces=pieces)
+        embedder = Embedder.learn(plan, given, rng(1))
+        assert embedder.inputs(given).shape[1] == 2 + 2 + 2 * pieces
+        assert embedder.networks["embedder"][0].in_features == 2 + 2 + 2 * pieces
+        # b1, b2, two kinds; the mask; the embedding. Numbers that are always hidden have no pieces.
+        for known, count in ((), 0), (("kind",), 0), (("b2",), pieces):
+            filler = Filler.learn(plan, missing, known, rng(2))
+            assert filler.networks["generator"][0].in_features == 4 + 3 + PLAN.embedding + count
+    knots = filler.networks["pieces"].knots
+    column = missing.column("b2").to_numpy(dtype=float)
+    cuts = np.quantile((column - column.mean()) / column.std(), np.linspace(0, 1, 6))
+    np.testing.assert_allclose(knots[0].numpy(), cuts, atol=1e-5)
+
+
+def test_the_generator_sees_the_pieces_of_known_numbers():
+    _, missing = tables()
+    filler = Filler.learn(PLAN, missing, ("b2",), rng(2))
+    seen = []
+    filler.networks["generator"].register_forward_pre_hook(lambda _, inputs: seen.append(*inputs))
+    rows, vectors = filler.rows(missing), torch.zeros(len(missing), PLAN.embedding)
+    for known in (rows.known, torch.zeros_like(rows.known)):
+        filler.fill(rows, known, vectors)
+    expected = filler.networks["pieces"](rows.values[:, [1]], torch.ones(len(missing), 1))
+    assert torch.equal(seen[0][:, -PLAN.pieces :], expected)
+    assert not seen[1][:, -PLAN.pieces :].any()
+
+
+def test_pieces_change_the_fill():
+    fed, _ = federation(100)
+    filled = []
+    for pieces in (0, 12):
+        model = VFGAIN(epochs=2, batch_size=50, width=8, pieces=pieces).fit(federation(100)[0])
+        filled.append(model.complete(fed).means)
+    assert not filled[0].equals(filled[1])
 
 
 def test_a_cell_of_b_is_seen_by_a_only_through_gradients_and_verdicts():
@@ -237,6 +282,8 @@ def test_bad_input_is_one_sentence():
         VFGAIN().fit(fed, given="Z")
     with pytest.raises(ConfigError, match="epochs parameter of VFGAIN"):
         VFGAIN(epochs=0).fit(fed)
+    with pytest.raises(ConfigError, match="pieces parameter of VFGAIN"):
+        VFGAIN(pieces=-1).fit(fed)
     with pytest.raises(DataError, match="must be some of its own, but not all"):
         VFGAIN(known=B).fit(fed)
     with pytest.raises(DataError, match="must be some of its own, but not all"):

@@ -53,6 +53,15 @@ def test_saved_and_loaded_completes_cell_for_cell(model, folder):
     pd.testing.assert_frame_equal(done.probabilities["kind"], again.probabilities["kind"])
 
 
+def test_where_numbers_are_cut_stays_with_the_party(model, folder):
+    for party, count in (("A", 2), ("B", 0)):  # B's numbers are all hidden here
+        share = load_share(folder, party)
+        knots = share.arrays["pieces.knots"]
+        assert knots.shape == (count, 13)
+        np.testing.assert_array_equal(knots, model.shares_[party].arrays["pieces.knots"])
+    assert "knots" not in (folder / "completion.json").read_text()
+
+
 def test_the_loaded_model_knows_its_settings_and_how_training_went(fed, tmp_path):
     model = tiny(known=["kind"]).fit(fed)
     save(model, tmp_path, "other")
@@ -166,9 +175,10 @@ def test_weights_of_another_training(fed, folder, tmp_path):
 def test_a_public_page_that_does_not_fit_the_shares(folder):
     page = folder / "completion.json"
     whole = json.loads(page.read_text())
-    edit(page, settings=whole["settings"] | {"width": 9})
-    with pytest.raises(StoreError, match="networks of another shape than its settings say"):
-        load(folder)
+    for change in ({"width": 9}, {"pieces": 3}):
+        edit(page, settings=whole["settings"] | change)
+        with pytest.raises(StoreError, match="networks of another shape than its settings say"):
+            load(folder)
     for change in ({"parties": ["A"]}, {"parties": 3}, {"settings": {"depth": 3}}):
         page.write_text(json.dumps(whole | change))
         with pytest.raises(StoreError, match="it is not a saved completion method"):

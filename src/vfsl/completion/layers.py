@@ -70,6 +70,42 @@ class Dropout(nn.Module):
         return values * kept / (1 - self.share)
 
 
+class Pieces(nn.Module):
+    """Numbers as how far they fill the pieces between their quantiles (Gorishniy et al. 2022).
+
+    One standardised input shows a perceptron neither a crowd at zero nor who is who in a long tail;
+    a tree sees both. Each piece is an input of its own: 0 below it, 1 above it, linear within. The
+    knots are no weights, but they are learned from data and are saved with the weights.
+    """
+
+    knots: Tensor
+
+    def __init__(self, scalars: int, pieces: int) -> None:
+        super().__init__()
+        self.width = scalars * pieces
+        self.register_buffer("knots", torch.zeros(scalars, pieces + 1 if pieces else 0))
+
+    def learn(self, values: Tensor, known: Tensor) -> None:
+        """Knots at the distinct quantiles of the known values, both (rows, scalars)."""
+        scalars, count = self.knots.shape
+        if not count:
+            return
+        for place in range(scalars):
+            told = values[known[:, place] > 0, place].cpu().numpy()
+            cuts = np.quantile(told, np.linspace(0, 1, count)) if len(told) else np.zeros(1)
+            found = np.unique(cuts.astype(np.float32))
+            # Fewer distinct quantiles leave pieces without a width at the end.
+            padded = np.pad(found, (0, count - len(found)), mode="edge")
+            self.knots[place] = torch.from_numpy(padded)
+
+    def forward(self, values: Tensor, known: Tensor) -> Tensor:
+        """(rows, scalars · pieces); 0 where the number is not known or the piece has no width."""
+        low, high = self.knots[:, :-1], self.knots[:, 1:]
+        wide = high > low
+        filled = (values[:, :, None] - low) / torch.where(wide, high - low, 1)
+        return (filled.clamp(0, 1) * (wide * known[:, :, None])).flatten(1)
+
+
 def uniform(shape: Sequence[int], source: torch.Generator, device: Any = "cpu") -> Tensor:
     """Uniform draws; always made on the CPU, so that every device gets the same."""
     return torch.rand(tuple(shape), generator=source).to(device)

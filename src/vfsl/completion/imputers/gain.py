@@ -13,9 +13,9 @@ from vfsl.completion.imputers.hints import (
     hints,
     judged_loss,
 )
-from vfsl.completion.imputers.imputer import Imputer, Rows, activated, cell_loss
+from vfsl.completion.imputers.imputer import Imputer, Rows, activated, cell_loss, cut_pieces
 from vfsl.completion.imputers.masking import Patterns
-from vfsl.completion.layers import perceptron, uniform
+from vfsl.completion.layers import Layout, Pieces, perceptron, uniform
 from vfsl.completion.training import Task, descend
 
 _NOISE = 0.01
@@ -25,16 +25,21 @@ _NOISE = 0.01
 class GAIN(Imputer):
     """Generative adversarial imputation (Yoon et al. 2018), with block masking by default.
 
-    ``GAIN(masking="cell", scaling="minmax", adversarial=1.0, patience=None)`` is the textbook's.
+    The generator sees the known cells, the mask, and known numbers also as ``pieces``.
+    ``GAIN(masking="cell", scaling="minmax", pieces=0, adversarial=1.0, patience=None)`` is the
+    textbook's.
     """
 
     name = "gain"
 
     def _build(self, source: torch.Generator) -> nn.ModuleDict:
         size, columns = self.layout_.width, len(self.encoder_.columns_)
+        pieces = Pieces(self.layout_.scalars, self.pieces)
+        inputs = size + columns + pieces.width
         return nn.ModuleDict(
             {
-                "generator": perceptron([size + columns, self.width, self.width, size], source),
+                "pieces": pieces,
+                "generator": perceptron([inputs, self.width, self.width, size], source),
                 "discriminator": Discriminator(size, columns, self.width, source),
             }
         )
@@ -43,17 +48,19 @@ class GAIN(Imputer):
         return _GAINTask(self, data, held, patterns, source)
 
     def _guess(self, values: Tensor, known: Tensor, source: torch.Generator) -> Tensor:
-        output = fill(self.networks_["generator"], values, known, self.layout_.owners, source)
+        output = fill(self.networks_, values, known, self.layout_, source)
         return activated(output, self.layout_, self.scaling == "minmax")
 
 
 def fill(
-    generator: nn.Module, values: Tensor, known: Tensor, owners: Tensor, source: torch.Generator
+    networks: nn.ModuleDict, values: Tensor, known: Tensor, layout: Layout, source: torch.Generator
 ) -> Tensor:
     """The generator's answer to known cells, with a little noise in the place of the others."""
-    cells = known[:, owners]
+    cells, numbers = known[:, layout.owners], slice(layout.scalars)
     noise = uniform(values.shape, source, values.device) * _NOISE
-    out: Tensor = generator(torch.cat([cells * values + (1 - cells) * noise, known], dim=1))
+    pieces = networks["pieces"](values[:, numbers], cells[:, numbers])
+    start = cells * values + (1 - cells) * noise
+    out: Tensor = networks["generator"](torch.cat([start, known, pieces], dim=1))
     return out
 
 
@@ -71,6 +78,7 @@ class _GAINTask(Task):
         self.model, self.data, self.held = model, data, held
         self.patterns, self.source = patterns, source
         self.networks = model._build(source).to(model.device)
+        cut_pieces(self.networks, data, model.layout_)
         model.networks_ = self.networks
         self.optimisers = {
             part: torch.optim.Adam(self.networks[part].parameters(), lr=model.rate)
@@ -80,9 +88,7 @@ class _GAINTask(Task):
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         batch = self.data.take(rows)
         known, hidden = self.hide(batch.known)
-        output = fill(
-            self.networks["generator"], batch.values, known, self.model.layout_.owners, self.source
-        )
+        output = fill(self.networks, batch.values, known, self.model.layout_, self.source)
         filled = self.filled(output, batch.values, known)
         hint = hints(known, self.model.hint, self.source)
         whole = None
@@ -134,9 +140,7 @@ class _GAINTask(Task):
             hide = self.patterns.draw(len(self.held), self.held.known.shape[1], self.source)
             hide = hide.to(self.held.known)
             known = self.held.known * (1 - hide)
-            owners = self.model.layout_.owners
-            generator = self.networks["generator"]
-            output = fill(generator, self.held.values, known, owners, self.source)
+            output = fill(self.networks, self.held.values, known, self.model.layout_, self.source)
             bounded = self.model.scaling == "minmax"
             weights = self.held.known * hide
             return float(cell_loss(output, self.held.values, weights, self.model.layout_, bounded))

@@ -5,21 +5,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vfsl.completion.base import Completed, Filling, Table, as_table
 from vfsl.completion.deep import SAMPLE_ROWS, Deep
 from vfsl.completion.imputers.masking import MASKINGS, Patterns
-from vfsl.completion.layers import Layout, source_from
+from vfsl.completion.layers import Layout, Pieces, source_from
 from vfsl.completion.mixed import MixedEncoder, NumberCoding
 from vfsl.completion.training import Task, using_threads
 from vfsl.data import PartyTable
-from vfsl.data.checks import check_choice, check_rng, check_share
+from vfsl.data.checks import check_choice, check_count, check_rng, check_share
 from vfsl.errors import DataError
 from vfsl.values import Array
 
@@ -41,6 +41,10 @@ class Imputer(Deep):
         Columns that go missing together, where the table to learn from does not show it.
     scaling : {"standard", "minmax"}
         Of numbers; the textbook's is "minmax".
+    pieces : int
+        Pieces, cut at quantiles, as which networks also see each number that is known. They show
+        crowds at one value and long tails; on the credit table they made categories more accurate.
+        0 switches them off.
     width : int
         Of hidden layers.
     rate : float
@@ -60,6 +64,7 @@ class Imputer(Deep):
     masking: str = "block"
     blocks: Sequence[Sequence[str]] | None = None
     scaling: str = "standard"
+    pieces: int = 12
     width: int = 128
     rate: float = 1e-3
     hint: float = 0.9
@@ -72,6 +77,7 @@ class Imputer(Deep):
         check_choice(where, "masking", self.masking, MASKINGS)
         check_choice(where, "scaling", self.scaling, SCALINGS)
         check_share(where, "hint", self.hint)
+        check_count(where, "pieces", self.pieces, 0)
         self._at_least(width=1, rate=0.0, adversarial=0.0, reconstruction=0.0)
 
     def fit(self, table: Table, rng: np.random.Generator) -> Self:
@@ -200,6 +206,15 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.values)
+
+
+def cut_pieces(
+    networks: nn.ModuleDict, rows: Rows, layout: Layout, which: Tensor | None = None
+) -> None:
+    """Learn the knots of the networks' pieces from rows: of all numbers, or of these places."""
+    places = slice(layout.scalars) if which is None else which
+    known = rows.known[:, layout.owners[places]]
+    cast(Pieces, networks["pieces"]).learn(rows.values[:, places], known)
 
 
 def activated(output: Tensor, layout: Layout, bounded: bool) -> Tensor:

@@ -64,7 +64,7 @@ def train_embedder(
             expect_integer(seed, sender=imputer, name="order seed", low=0, high=2**63 - 1)
         )
         held = plan.held(len(table))
-        best = _copied(embedder.network)
+        best = _copied(embedder.networks)
         for epoch in range(plan.epochs):
             scope = channel.within(f"epoch {epoch}")
             for rows in plan.batches(len(table) - held, order):
@@ -84,7 +84,7 @@ def train_embedder(
                 scope.receive(imputer, "verdict"), sender=imputer, name="verdict", low=0, high=2
             )
             if verdict == BEST:
-                best = _copied(embedder.network)
+                best = _copied(embedder.networks)
             elif verdict == STOP:
                 break
         return EmbedderShare(embedder.encoder.to_dict(), best, epoch + 1)

@@ -30,7 +30,7 @@ class EmbedderShare:
     def embedder(self, plan: Plan, where: str = "this share") -> Embedder:
         """The network with its learned weights."""
         made = Embedder(plan, MixedEncoder.from_dict(self.encoder), torch.Generator())
-        load_arrays(made.network, self.arrays, where)
+        load_arrays(made.networks, self.arrays, where)
         return made
 
     def check(self, plan: Plan, where: str) -> None:

@@ -18,8 +18,8 @@ from vfsl.completion.imputers.hints import (
     hints,
     judged_loss,
 )
-from vfsl.completion.imputers.imputer import Rows, activated, cell_loss, completed
-from vfsl.completion.layers import Layout, perceptron, source_from, uniform
+from vfsl.completion.imputers.imputer import Rows, activated, cell_loss, completed, cut_pieces
+from vfsl.completion.layers import Layout, Pieces, perceptron, source_from, uniform
 from vfsl.completion.mixed import MixedEncoder
 from vfsl.completion.training import descend
 from vfsl.data import PartyTable
@@ -36,6 +36,7 @@ class Plan:
     batch_size: int = 256
     patience: int = 15
     embedding: int = 16
+    pieces: int = 12
     width: int = 128
     rate: float = 1e-3
     decay: float = 1e-5
@@ -59,25 +60,39 @@ class Embedder:
     def __init__(self, plan: Plan, encoder: MixedEncoder, source: torch.Generator) -> None:
         self.encoder = encoder
         self.layout = Layout(encoder)
-        size = self.layout.width + len(self.encoder.columns_)
-        self.network = perceptron([size, plan.width, plan.embedding], source)
+        pieces = Pieces(self.layout.scalars, plan.pieces)
+        size = self.layout.width + len(self.encoder.columns_) + pieces.width
+        self.networks = nn.ModuleDict(
+            {
+                "pieces": pieces,
+                "embedder": perceptron([size, plan.width, plan.embedding], source),
+            }
+        )
         self.optimiser = torch.optim.Adam(
-            self.network.parameters(), lr=plan.rate, weight_decay=plan.decay
+            self.networks.parameters(), lr=plan.rate, weight_decay=plan.decay
         )
 
     @classmethod
     def learn(cls, plan: Plan, table: PartyTable, rng: np.random.Generator) -> Self:
-        """Learn the encoding of a table; weights are fresh."""
-        return cls(plan, _encoder(table, rng), source_from(rng))
+        """Learn the encoding of a table and the pieces of its numbers; weights are fresh."""
+        made = cls(plan, _encoder(table, rng), source_from(rng))
+        cut_pieces(made.networks, made._rows(table), made.layout)
+        return made
 
     def inputs(self, table: PartyTable) -> Tensor:
-        """Encoded columns and which of their cells are known."""
+        """Encoded columns, which of their cells are known, and the pieces of numbers."""
+        rows = self._rows(table)
+        numbers = slice(self.layout.scalars)
+        known = rows.known[:, self.layout.owners[numbers]]
+        pieces = self.networks["pieces"](rows.values[:, numbers], known)
+        return torch.cat([rows.values, rows.known, pieces], dim=1)
+
+    def _rows(self, table: PartyTable) -> Rows:
         encoded = self.encoder.transform(table, unseen="blank")
-        rows = Rows.of(encoded.matrix, encoded.observed, self.layout, "cpu")
-        return torch.cat([rows.values, rows.known], dim=1)
+        return Rows.of(encoded.matrix, encoded.observed, self.layout, "cpu")
 
     def embed(self, inputs: Tensor) -> Tensor:
-        vectors: Tensor = self.network(inputs)
+        vectors: Tensor = self.networks["embedder"](inputs)
         return vectors
 
     def update(self, vectors: Tensor, gradient: Tensor) -> None:
@@ -100,11 +115,16 @@ class Filler:
         self.layout = Layout(encoder)
         # Block masking: all columns that the rows to complete will lack, at once.
         self.hidden = torch.from_numpy(~np.isin(names, list(known))).float()
+        # Numbers that those rows will have; only they are ever seen, whole or in pieces.
+        owners = self.layout.owners[: self.layout.scalars]
+        self.told = torch.nonzero(self.hidden[owners] == 0).flatten()
         self.source = source
         size, columns = self.layout.width, len(names)
-        inputs = size + columns + plan.embedding
+        pieces = Pieces(len(self.told), plan.pieces)
+        inputs = size + columns + plan.embedding + pieces.width
         self.networks = nn.ModuleDict(
             {
+                "pieces": pieces,
                 "generator": perceptron([inputs, plan.width, plan.width, size], self.source),
                 "discriminator": Discriminator(size, columns, plan.width, self.source),
             }
@@ -121,25 +141,29 @@ class Filler:
     def learn(
         cls, plan: Plan, table: PartyTable, known: Sequence[str], rng: np.random.Generator
     ) -> Self:
-        """Learn the encoding of a table; weights are fresh."""
+        """Learn the encoding of a table and the pieces of known numbers; weights are fresh."""
         names = table.features
         if [name for name in known if name not in names] or len(set(known)) >= len(names):
             raise DataError(
                 f"The columns that party {table.party} knows for the rows to complete must be some "
                 f"of its own, but not all. Got {list(known)!r} instead."
             )
-        return cls(plan, _encoder(table, rng), known, source_from(rng))
+        made = cls(plan, _encoder(table, rng), known, source_from(rng))
+        cut_pieces(made.networks, made.rows(table), made.layout, made.told)
+        return made
 
     def rows(self, table: PartyTable) -> Rows:
         encoded = self.encoder.transform(table, unseen="blank")
         return Rows.of(encoded.matrix, encoded.observed, self.layout, "cpu")
 
     def fill(self, rows: Rows, known: Tensor, vectors: Tensor) -> Tensor:
-        """G([x_B, mask, e_A]): the generator's answer for all cells."""
+        """G([x_B, mask, e_A, pieces of x_B]): the generator's answer for all cells."""
         cells = known[:, self.layout.owners]
         noise = uniform(rows.values.shape, self.source) * _NOISE
         start = cells * rows.values + (1 - cells) * noise
-        output: Tensor = self.networks["generator"](torch.cat([start, known, vectors], dim=1))
+        pieces = self.networks["pieces"](rows.values[:, self.told], cells[:, self.told])
+        inputs = torch.cat([start, known, vectors, pieces], dim=1)
+        output: Tensor = self.networks["generator"](inputs)
         return output
 
     def losses(self, rows: Rows, vectors: Tensor) -> dict[str, Tensor]:

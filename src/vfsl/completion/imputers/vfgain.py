@@ -68,6 +68,9 @@ class VFGAIN:
         for so many epochs.
     embedding : int
         Numbers that the giving party sends for each row; more help more and tell more.
+    pieces : int
+        Pieces, cut at quantiles, as which each party's network also sees each of its numbers; where
+        they are cut stays with the party. 0 switches them off.
     width : int
         Of hidden layers.
     rate, decay : float
@@ -95,6 +98,7 @@ class VFGAIN:
     batch_size: int = 256
     patience: int = 15
     embedding: int = 16
+    pieces: int = 12
     width: int = 128
     rate: float = 1e-3
     decay: float = 1e-5
@@ -208,5 +212,6 @@ class VFGAIN:
     def _plan(self) -> Plan:
         for name in ("epochs", "batch_size", "patience", "embedding", "width", "threads"):
             check_count("VFGAIN", name, getattr(self, name), 1)
+        check_count("VFGAIN", "pieces", self.pieces, 0)
         check_share("VFGAIN", "hint", self.hint)
         return Plan(**{field.name: getattr(self, field.name) for field in fields(Plan)})
