@@ -6,11 +6,15 @@ import pytest
 pytest.importorskip("torch")
 
 from vfsl.benchmark import risa, risa_time
+from vfsl.benchmark import risa_data as data_sets
 from vfsl.benchmark.risa import (
     METHODS,
     RICHER,
+    WIDER,
     Plan,
     RisaOutcome,
+    beside_two_encoders,
+    cases_of,
     goals,
     summarise,
     validation,
@@ -139,3 +143,21 @@ def test_twice_the_rows_are_as_many_steps():
     more = with_twice_the_rows(problem)
     assert more.learning.batch_size == 2 * problem.learning.batch_size
     assert abs(more.steps - problem.steps) <= problem.learning.epochs
+
+
+def test_a_wider_plus_stands_beside_the_rival_with_two_encoders(monkeypatch):
+    monkeypatch.setattr(data_sets, "require", lambda task: None)
+    plan = Plan(tuple((Task(name, 9, 9, 1, width=8), (0.1,), (0,)) for name in ("mnist", "census")))
+    cases = list(cases_of(plan, []).values())
+    assert [(case.task.data, case.task.width) for case in cases if case.method == WIDER] == [
+        ("mnist", 12)
+    ]
+    scores = {"FedCVT": 90.0, WIDER: 90.5}
+    lines = [
+        {"data": "mnist", "overlap": 0.1, "seed": 0, "method": name, "both": both}
+        for name, both in scores.items()
+    ]
+    assert beside_two_encoders(lines) == [
+        "RISA plus, wider, beside FedCVT on mnist 10%: +0.50 points."
+    ]
+    assert beside_two_encoders(lines[:1]) == []
