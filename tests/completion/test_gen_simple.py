@@ -42,6 +42,15 @@ def test_mean_and_mode_by_hand():
     assert done.filled.to_numpy().sum() == 3
 
 
+def test_a_number_without_any_value_stays_missing_and_keeps_its_column():
+    empty = table().assign(x=pd.array([None] * 5, dtype="Int64"))
+    done = MeanMode().fit(empty, rng()).complete(empty, rng())
+    assert list(done.values) == ["x", "w", "c"]
+    assert done.values["x"].isna().all()
+    assert done.means["x"].isna().all()
+    assert done.spread["x"].isna().all()
+
+
 def test_hot_deck_takes_whole_blocks_from_one_donor():
     source = pd.DataFrame({"k": range(40), "p": range(40), "q": range(40)}).astype(float)
     source.loc[20:, ["p", "q"]] = np.nan

@@ -50,15 +50,12 @@ class MeanMode:
         filling = Filling(asked)
         ones = np.ones(len(asked))
         for code in columns_to_fill(self.encoder_, asked):
-            if isinstance(code, NumericCode) and code.seen:
+            if isinstance(code, NumericCode):
                 block = np.zeros((len(asked), 1))
-                filling.number(
-                    code.name,
-                    codes.restore_numbers(block, code, clip=True),
-                    code.mean * ones,
-                    code.deviation * ones,
-                    code.deviation,
-                )
+                # Of a column without any value nothing is known, and its cells stay missing.
+                mean, spread = (code.mean, code.deviation) if code.seen else (np.nan, np.nan)
+                column = codes.restore_numbers(block, code, clip=True)
+                filling.number(code.name, column, mean * ones, spread * ones, code.deviation)
             elif isinstance(code, CategoryCode):
                 chances = np.tile(self.frequencies_[code.name], (len(asked), 1))
                 filling.category(code.name, restored(chances, code), list(code.levels), chances)
