@@ -394,8 +394,8 @@ _NOTES = (
     "B alone knows nothing of a row that it lacks, so a local method without A's columns can do no "
     "better than mean/mode there; rows that say 'pooled, not federated' were given A's columns to "
     "test the method, which no party could do.",
-    "The pieces in which GAIN, VGAIN and VF-GAIN see numbers, and the size of VGAIN, were chosen on "
-    "the rows and seeds of this table.",
+    "The pieces in which GAIN, VGAIN and VF-GAIN see numbers, and VGAIN's size, were chosen on the "
+    "rows and seeds of this table.",
     "Anchors of another run with other halves: mean/mode RMSE 0.996 / 0.953 and accuracy "
     "0.429 / 0.620 (census / credit), LightGBM from A 0.947 / 0.559 and 0.658 / 0.827.",
 )
