@@ -16,7 +16,7 @@ from vfsl.evidence.removal import Watch, left_table, threshold
 from vfsl.evidence.rows import UNKNOWN, Universe, class_codes, codes_in, deal
 from vfsl.evidence.selftrain import pseudo_labels, self_trained
 from vfsl.evidence.switches import PAPER, switches_of
-from vfsl.evidence.trust import choose_trust, first_trust, plausible
+from vfsl.evidence.trust import choose_trust, first_trust, known_share, plausible
 
 torch = pytest.importorskip("torch")
 
@@ -231,7 +231,21 @@ def test_trust_in_another_party_must_be_earned_by_more_than_a_few_rows():
     rng = np.random.default_rng(0)
     labels = np.array([0, 1])
     trust = choose_trust([_opinions(labels, 1.0, rng), _opinions(labels, 1.0, rng)], labels)
-    assert trust == first_trust(2) == [1.0, 0.5]
+    assert trust == [1.0, 0.5]
+
+
+def test_trust_begins_with_what_a_party_knows_alone():
+    labels = np.array([0, 1])
+    # b = (1/2, 0), u = 1/2: plausible 1 against 1/2, and 4/5 against 1/5 at temperature 1/2.
+    said = opinion_of(np.array([[2.0, 0.0], [0.0, 2.0]]))
+    share = 1 - np.log(5 / 4) / np.log(2)
+    assert known_share(said, labels) == pytest.approx(share)
+    silent = opinion_of(np.zeros((2, 2)))
+    assert known_share(silent, labels) == pytest.approx(0)
+    assert known_share(said, labels[::-1]) == 0
+    # Two rows of the twelve that count: a sixth of twice the share beyond a quarter.
+    begin = first_trust([silent, said, silent], labels)
+    assert begin == pytest.approx([1.0, 0.25 + share / 3, 0.25])
 
 
 def test_plausibility_by_hand():

@@ -161,10 +161,10 @@ def test_three_parties_and_a_network_of_ones_own(cases):
     assert max(risa.trust_.values()) == 1.0
 
 
-def test_without_a_row_to_judge_by_others_keep_their_first_trust(cases):
+def test_without_a_row_to_judge_by_others_have_a_quarter_of_the_trust(cases):
     fed = cases.federation(overlap=3)
     risa = RISA(epochs=1, self_steps=2).fit(fed, cases.label)
-    assert risa.trust_ == {"A": 1.0, "B": 0.5}
+    assert risa.trust_ == {"A": 1.0, "B": 0.25}
 
 
 def test_progress_is_told(cases):

@@ -16,7 +16,7 @@ from vfsl.evidence.rows import UNKNOWN, Numbers, Universe
 from vfsl.evidence.selftrain import cooling, pseudo_labels, self_trained
 from vfsl.evidence.switches import Switches
 from vfsl.evidence.training import Objective, Peer, heard, opinions_from, train_pass
-from vfsl.evidence.trust import choose_trust, first_trust
+from vfsl.evidence.trust import choose_trust, unjudged_trust
 from vfsl.values import Array
 
 STAGES = ("self-training", "evidence")
@@ -99,7 +99,7 @@ def run_course(
     learned.left = left_table(watch.left, known, universe)
     learned.scores = watch.averages
     if settings.switches.discount and settings.switches.evidential:
-        chosen = first_trust(len(universe.parties))
+        chosen = unjudged_trust(len(universe.parties))
         if len(held):
             outputs, _ = heard(peers["evidence"], universe, held, fills=False)
             chosen = choose_trust(opinions_from(outputs), labels[held])
