@@ -97,7 +97,7 @@ def plausible(opinions: Sequence[Opinion], trust: Sequence[float]) -> Array:
 
 
 def _log_loss(logs: Array, labels: Numbers) -> float:
-    """The sum at the best of some temperatures, so that order counts and overconfidence does not."""
+    """The sum at the best of some temperatures: order counts, overconfidence does not."""
     rows = np.arange(len(labels))
     losses = []
     for temperature in _TEMPERATURES:
