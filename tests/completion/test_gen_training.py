@@ -7,7 +7,7 @@ import torch
 from gen_cases import TINY, mixed_frame, rng, tiny
 from torch import nn
 
-from vfsl.completion import find
+from vfsl.completion import deep, find
 from vfsl.completion.training import Budget, Task, train, using_threads
 from vfsl.errors import ConfigError, StoreError
 
@@ -133,3 +133,16 @@ def test_early_stop_of_a_generator_holds_rows_out():
     assert "no better held-out loss" in model.history_.stop_reason
     assert all("held out" in losses for losses in model.history_.losses)
     assert isinstance(model.sample(3, rng()), pd.DataFrame)
+
+
+def test_many_rows_go_through_a_network_in_parts(monkeypatch):
+    monkeypatch.setattr(deep, "SAMPLE_ROWS", 4)
+    seen = []
+
+    def double(rows):
+        seen.append(len(rows))
+        return 2 * rows
+
+    rows = torch.arange(10.0)[:, None]
+    assert torch.equal(deep.by_parts(double, rows), 2 * rows)
+    assert seen == [4, 4, 2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -35,6 +35,14 @@ from vfsl.values import Array
 
 _NOT_SAVED = ("device", "threads", "checkpoint", "on_event")
 SAMPLE_ROWS = 4_096  # rows that are made at a time
+
+
+def by_parts(network: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    """A network's answer to many rows, some at a time: candidates to choose from can be a million.
+
+    For networks that look at each row alone.
+    """
+    return torch.cat([network(part) for part in torch.split(inputs, SAMPLE_ROWS)])
 
 
 @dataclass(kw_only=True)

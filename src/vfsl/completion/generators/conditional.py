@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vfsl.completion.deep import Conditions, DeepGenerator
+from vfsl.completion.deep import Conditions, DeepGenerator, by_parts
 from vfsl.completion.generators.conditioning import Conditioner, choose_condition
 from vfsl.completion.generators.matching import best_of
 from vfsl.completion.layers import normal
@@ -72,7 +72,8 @@ class ConditionalGAN(DeepGenerator):
                 asked = self.conditioner_.ask_for(wanted[1][named], wanted[0][named])
                 vector[named] = asked.vector
             noise = torch.cat([noise, vector.to(self.device)], dim=1)
-        made = self.layout_.tanh_gumbel(self._logits(noise), self.temperature, source)
+        logits = by_parts(self._logits, noise)
+        made = self.layout_.tanh_gumbel(logits, self.temperature, source)
         return self.layout_.back(made)
 
     def state(self) -> dict[str, Any]:

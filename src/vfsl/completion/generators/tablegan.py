@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vfsl.completion.deep import Conditions, DeepGenerator
+from vfsl.completion.deep import Conditions, DeepGenerator, by_parts
 from vfsl.completion.generators.matching import best_of
 from vfsl.completion.generators.square import (
     SquareGenerator,
@@ -113,7 +113,7 @@ class TableGAN(DeepGenerator):
 
     def _generate(self, n: int, source: torch.Generator) -> Array:
         noise = 2 * uniform((n, self.latent), source, self.device) - 1
-        pictures = torch.tanh(self.networks_["generator"](noise))
+        pictures = torch.tanh(by_parts(self.networks_["generator"], noise))
         cells = from_square(pictures, len(self.encoder_.spans_)).cpu().numpy()
         return expand(cells.astype(np.float64), self.encoder_.spans_, self.encoder_.width)
 
