@@ -190,7 +190,8 @@ def summarise(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         best = best_rival(here)
         for name in dict.fromkeys(line["method"] for line in here):
             mine = [line for line in here if line["method"] == name]
-            row: dict[str, Any] = {"data": data, "overlap": f"{overlap:.0%}", "method": name}
+            row: dict[str, Any] = {"what": "quality", "data": data, "overlap": f"{overlap:.0%}"}
+            row["method"] = name
             row["metric"] = mine[0]["metric"]
             for column in ("both", "A alone", "B alone"):
                 values = [line[column] for line in mine]

@@ -36,6 +36,7 @@ def overhead(name: str) -> dict[str, Any]:
         channel, megabytes = channel_epoch(task)
     alone = one_graph_epoch(make_case(task, OVERLAP, 0).problem)
     return {
+        "what": "one epoch",
         "data": name,
         "overlap": f"{OVERLAP:.0%}",
         "epoch over a channel, s": channel,
