@@ -17,6 +17,7 @@ from vfsl.benchmark.risa import (
     cases_of,
     goals,
     summarise,
+    time_goals,
     validation,
     with_twice_the_rows,
 )
@@ -161,3 +162,11 @@ def test_a_wider_plus_stands_beside_the_rival_with_two_encoders(monkeypatch):
         "RISA plus, wider, beside FedCVT on mnist 10%: +0.50 points."
     ]
     assert beside_two_encoders(lines[:1]) == []
+
+
+def test_epochs_are_judged_by_the_kind_of_network():
+    rows = [{"data": "census", "ratio": 1.9}, {"data": "mnist", "ratio": 1.9}, {"data": "digits"}]
+    assert time_goals(rows) == [
+        "Goal, an epoch over a channel ≤ 2.0 × one graph, census: 1.90 ×: reached.",
+        "Goal, an epoch over a channel ≤ 1.3 × one graph, mnist: 1.90 ×: NOT reached.",
+    ]

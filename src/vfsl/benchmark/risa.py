@@ -42,6 +42,9 @@ WIDER = "RISA plus, wider"
 METHODS = (*RIVALS, *OURS)
 _MORE = (*RICHER, *ABLATIONS)
 
+# Of an epoch over a channel and one without: perceptrons, convolutions.
+RATIOS = {"census": 2.0, "mnist": 1.3}
+
 Say = Callable[[str], None]
 Seeds = tuple[int, ...]
 
@@ -100,7 +103,8 @@ def run(quick: bool, say: Say) -> Outcome:
         except DataError as error:
             notes.append(f"Epochs of {name} were not timed: {error}")
     notes += list(_NOTES)
-    notes += ["Goals are judged in the full form only."] if quick else goals(lines)
+    judgement = [*goals(lines), *time_goals(rows)]
+    notes += ["Goals are judged in the full form only."] if quick else judgement
     panels = [Panels("both", ("method",), ("data", "overlap"), "both ±")]
     return RisaOutcome("risa", "RISA and its rivals", rows, notes, panels)
 
@@ -270,6 +274,19 @@ def goals(lines: Sequence[Mapping[str, Any]]) -> list[str]:
         )
     )
     return found + beside_two_encoders(lines) + _gates(lines)
+
+
+def time_goals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What an epoch over a channel may cost beside one graph in one process."""
+    return [
+        judged(
+            f"an epoch over a channel ≤ {RATIOS[row['data']]} × one graph, {row['data']}",
+            row["ratio"] <= RATIOS[row["data"]],
+            f"{row['ratio']:.2f} ×",
+        )
+        for row in rows
+        if row.get("ratio") is not None and row["data"] in RATIOS
+    ]
 
 
 def beside_two_encoders(lines: Sequence[Mapping[str, Any]]) -> list[str]:
