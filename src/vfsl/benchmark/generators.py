@@ -56,7 +56,7 @@ QUICK = Sizes(
         "ctabgan": {"epochs": 5, "batch_size": 100, "channels": 4},
         "vae": {"epochs": 30, "batch_size": 100},
         "tvae": {"epochs": 30, "batch_size": 100},
-        "tabddpm": {"epochs": 30, "batch_size": 100, "width": 64, "steps": 20},
+        "tabddpm": {"epochs": 30, "batch_size": 100, "width": 64, "steps": 25},
         "gain": {"epochs": 30, "batch_size": 50},
         "vgain": {"epochs": 30, "batch_size": 50},
         "vfgain": {"epochs": 30, "batch_size": 50},
