@@ -21,10 +21,10 @@ LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 # The label holder begins with full trust whatever it knows, so 4 d² for it.
 _CAUTION, _CAUTION_FIRST = 16.0, 4.0
 # The label holder, who has labels for all of its rows, begins with full trust. Another party begins
-# with a quarter and twice the share of what there is to know of the label that it knows alone, a
-# share that ten rows would halve. On validation rows full trust in a party that learned from few
-# rows cost 5 to 7 points of AUC on Criteo, where it knows nothing alone; a quarter cost 1 on census
-# and 2.5 on MNIST, where it knows a third and a half.
+# with a quarter and twice the share of what there is to know of the label that it knows alone,
+# which counts half where only ten rows say so. On validation rows full trust in a party that
+# learned from few rows cost 5 to 7 points of AUC on Criteo, where it knows nothing alone; a quarter
+# cost 1 on census and 2.5 on MNIST, where it knows a third and two thirds.
 _FIRST, _OTHERS, _PER_SHARE, _HALVING_ROWS = 1.0, 0.25, 2.0, 10
 _TEMPERATURES = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 
