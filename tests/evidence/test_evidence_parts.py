@@ -11,6 +11,7 @@ from vfsl.errors import ConfigError, DataError, StoreError
 from vfsl.evidence import CNN, MLP
 from vfsl.evidence.columns import MatrixColumns, MixedColumns, PixelColumns, columns_from
 from vfsl.evidence.encoders import Custom, build_network, mean_row, recipe_for
+from vfsl.evidence.member import Learning
 from vfsl.evidence.opinion import opinion_of
 from vfsl.evidence.removal import Watch, left_table, threshold
 from vfsl.evidence.rows import UNKNOWN, Universe, class_codes, codes_in, deal
@@ -25,6 +26,23 @@ def table(**columns):
     frame = pd.DataFrame(columns)
     frame.insert(0, "id", [f"p{i}" for i in range(len(frame))])
     return PartyTable.from_frame(frame, party="B", id="id")
+
+
+# ---- rates ---------------------------------------------------------------------------------------
+
+
+@given(epochs=st.integers(1, 40), steps=st.integers(1, 50))
+def test_epochs_learn_as_much_as_steps_of_a_falling_rate(epochs, steps):
+    learning = Learning(epochs=epochs, learning_rate=0.5)
+    by_epoch = np.mean([learning.rate(epoch) for epoch in range(epochs)])
+    place = (np.arange(epochs * steps) + 0.5) / (epochs * steps)
+    assert by_epoch == pytest.approx(np.mean(0.25 * (1 + np.cos(np.pi * place))))
+
+
+def test_the_rate_is_that_of_the_middle_of_an_epoch():
+    learning = Learning(epochs=2, learning_rate=1.0)
+    assert learning.rate(0) == pytest.approx(0.5 + 0.5 * 2**-0.5)
+    assert learning.rate(1) == pytest.approx(0.5 - 0.5 * 2**-0.5)
 
 
 # ---- rows ----------------------------------------------------------------------------------------

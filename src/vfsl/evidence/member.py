@@ -35,8 +35,11 @@ class Learning:
     device: str = "cpu"
 
     def rate(self, epoch: int) -> float:
-        """Half a cosine from the learning rate towards 0, by epoch."""
-        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / self.epochs))
+        """Half a cosine from the learning rate to 0, as it stands in the middle of an epoch.
+
+        So a run learns as much in all as if the rate fell with each step. Epochs count from 0.
+        """
+        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * (epoch + 0.5) / self.epochs))
 
 
 def as_inputs(arrays: Arrays, device: str = "cpu") -> Inputs:
