@@ -84,6 +84,7 @@ class Member:
             self.network.parameters(),
             lr=learning.learning_rate,
             weight_decay=learning.weight_decay,
+            fused=True,
         )
         self._pending: torch.Tensor | None = None
 

@@ -16,7 +16,7 @@ from vfsl.data.aggregates import histogram
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Roles, Share
-from vfsl.evidence.deep import need_torch
+from vfsl.evidence.deep import divided_threads, need_torch
 from vfsl.evidence.encoders import CNN, recipe_for
 from vfsl.evidence.opinion import EVIDENCE_FORMS, Opinion, probability
 from vfsl.evidence.rows import UNKNOWN, WholeFederated, WholePart, codes_in, whole_parts
@@ -140,11 +140,18 @@ class RISA:
         parts = whole_parts(fed, label)
         for party in parts:
             recipe_for(self.encoder, party)
-        jobs = {
-            party: partial(self.train, part=parts[party], role=roles, rng=fed.rng(f"RISA {party}"))
-            for party in roles.data_holders
-        }
-        shares, report = fed.run("train risa", jobs, self._settings(label))
+        with divided_threads(len(parts)) as threads:
+            jobs = {
+                party: partial(
+                    self.train,
+                    part=parts[party],
+                    role=roles,
+                    rng=fed.rng(f"RISA {party}"),
+                    threads=threads,
+                )
+                for party in roles.data_holders
+            }
+            shares, report = fed.run("train risa", jobs, self._settings(label))
         self.shares_: dict[str, Share] = shares
         self.label_ = label
         held = self.shares_[label[0]]
@@ -235,10 +242,16 @@ class RISA:
         *,
         role: Roles,
         rng: np.random.Generator,
+        threads: int | None = None,
     ) -> Share:
-        """One party's side of training."""
+        """One party's side of training, with as many threads of torch as are given."""
         need_torch("RISA")
+        import torch
+
         from vfsl.evidence import roles
+
+        if threads is not None:
+            torch.set_num_threads(threads)
 
         side = roles.Side(
             part,

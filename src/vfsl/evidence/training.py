@@ -103,11 +103,13 @@ class Objective:
 
         No evidence at all is the vacuous opinion, and a score of 0 changes no sum.
         """
+        if present.all():
+            return output[: len(present)]
         index = np.cumsum(present) - 1
         index[~present] = int(present.sum())  # the mean row, or the row of zeros added here
         if not self.fills:
-            output = torch.cat([output, torch.zeros(1, self.classes, dtype=output.dtype)])
-        return output[torch.as_tensor(index)]
+            output = functional.pad(output, (0, 0, 0, 1))
+        return output.index_select(0, torch.as_tensor(index))
 
     def losses(
         self, outputs: Sequence[Tensor], present: Sequence[Present], labels: Tensor, weights: Tensor
