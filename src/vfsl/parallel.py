@@ -1,4 +1,7 @@
-"""Worker processes for heavy local work, always spawned: forked SEAL and BLAS state hangs."""
+"""Worker processes for heavy local work, and threads of PyTorch.
+
+Processes are always spawned: forked SEAL and BLAS state hangs.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.process import BaseProcess, parent_process
@@ -24,6 +28,8 @@ _lock = threading.Lock()
 _pool: ProcessPoolExecutor | None = None
 _pool_size = 0
 _inside_worker = False
+_torch_users = 0
+_torch_before = 1
 
 
 def cores() -> int:
@@ -186,3 +192,27 @@ def _follow_parent() -> None:
     if parent is not None:
         wait([parent.sentinel])
         os._exit(1)
+
+
+@contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """PyTorch on that many threads for a while: small networks are fastest, and repeat, on one.
+
+    The number belongs to the whole process; the last of several users, parties in threads for
+    example, puts it back.
+    """
+    import torch
+
+    global _torch_users, _torch_before
+    with _lock:
+        if _torch_users == 0:
+            _torch_before = torch.get_num_threads()
+        _torch_users += 1
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        with _lock:
+            _torch_users -= 1
+            if _torch_users == 0:
+                torch.set_num_threads(_torch_before)

@@ -8,8 +8,9 @@ from gen_cases import TINY, mixed_frame, rng, tiny
 from torch import nn
 
 from vfsl.completion import deep, find
-from vfsl.completion.training import Budget, Task, train, using_threads
+from vfsl.completion.training import Budget, Task, train
 from vfsl.errors import ConfigError, StoreError
+from vfsl.parallel import using_threads
 
 
 class Scripted(Task):

@@ -15,10 +15,11 @@ from vfsl.channel import Transcript, run_together, wire
 from vfsl.completion import VFGAIN
 from vfsl.completion.imputers import protocol
 from vfsl.completion.imputers.split import Embedder, Filler, Plan
-from vfsl.completion.training import arrays_of, using_threads
+from vfsl.completion.training import arrays_of
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.federation import simulate
+from vfsl.parallel import using_threads
 
 PLAN = Plan(epochs=3, batch_size=40, width=16, embedding=4)
 A, B = ["a1", "a2"], ["b1", "b2", "kind"]

@@ -10,7 +10,6 @@ from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, DataError, StoreError
 from vfsl.evidence import CNN, MLP
 from vfsl.evidence.columns import MatrixColumns, MixedColumns, PixelColumns, columns_from
-from vfsl.evidence.deep import divided_threads
 from vfsl.evidence.encoders import Custom, build_network, mean_row, recipe_for
 from vfsl.evidence.member import Learning
 from vfsl.evidence.opinion import opinion_of
@@ -44,22 +43,6 @@ def test_the_rate_is_that_of_the_middle_of_an_epoch():
     learning = Learning(epochs=2, learning_rate=1.0)
     assert learning.rate(0) == pytest.approx(0.5 + 0.5 * 2**-0.5)
     assert learning.rate(1) == pytest.approx(0.5 - 0.5 * 2**-0.5)
-
-
-# ---- threads -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("threads", "parties", "share"), [(4, 2, 2), (4, 3, 1), (1, 2, 1)])
-def test_parties_divide_threads_and_the_number_is_put_back(threads, parties, share):
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with divided_threads(parties) as given:
-            assert given == share
-            torch.set_num_threads(given)
-        assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
 
 
 # ---- rows ----------------------------------------------------------------------------------------

@@ -174,6 +174,17 @@ def test_progress_is_told(cases):
     assert {"loss", "rows", "uncertainty", "epochs"} <= set(heard[0])
 
 
+def test_parties_divide_the_threads_of_the_machine(cases):
+    before, seen = torch.get_num_threads(), set()
+    torch.set_num_threads(4)
+    try:
+        risa = RISA(on_event=lambda _: seen.add(torch.get_num_threads()), **SHORT)
+        risa.fit(cases.federation(), cases.label)
+        assert (seen, torch.get_num_threads()) == ({2}, 4)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_refusals_are_one_sentence(cases, fitted):
     fed, risa = fitted
     with pytest.raises(ConfigError, match="not fitted yet"):

@@ -26,11 +26,11 @@ from vfsl.completion.training import (
     arrays_of,
     load_arrays,
     train,
-    using_threads,
 )
 from vfsl.data import Kind, PartyTable
 from vfsl.data.checks import check_count, check_rng
 from vfsl.errors import ConfigError, DataError
+from vfsl.parallel import using_threads
 from vfsl.values import Array
 
 _NOT_SAVED = ("device", "threads", "checkpoint", "on_event")

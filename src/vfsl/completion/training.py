@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,33 +145,6 @@ def _judge(
     if epoch + 1 - history.best_epoch >= patience:
         history.stop_reason = f"no better held-out loss for {patience} epochs"
     return best
-
-
-@contextmanager
-def using_threads(count: int) -> Iterator[None]:
-    """PyTorch on that many threads for a while: small networks are fastest, and repeat, on one.
-
-    The number belongs to the whole process; the last of several users, parties in threads for
-    example, puts it back.
-    """
-    global _users, _before
-    with _lock:
-        if _users == 0:
-            _before = torch.get_num_threads()
-        _users += 1
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                torch.set_num_threads(_before)
-
-
-_lock = threading.Lock()
-_users = 0
-_before = 1
 
 
 def arrays_of(networks: nn.Module) -> dict[str, Array]:

@@ -16,11 +16,12 @@ from vfsl.data.aggregates import histogram
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Roles, Share
-from vfsl.evidence.deep import divided_threads, need_torch
+from vfsl.evidence.deep import need_torch
 from vfsl.evidence.encoders import CNN, recipe_for
 from vfsl.evidence.opinion import EVIDENCE_FORMS, Opinion, probability
 from vfsl.evidence.rows import UNKNOWN, WholeFederated, WholePart, codes_in, whole_parts
 from vfsl.evidence.switches import Switches, switches_of
+from vfsl.parallel import using_threads
 from vfsl.values import Array
 
 if TYPE_CHECKING:
@@ -140,18 +141,17 @@ class RISA:
         parts = whole_parts(fed, label)
         for party in parts:
             recipe_for(self.encoder, party)
-        with divided_threads(len(parts)) as threads:
-            jobs = {
-                party: partial(
-                    self.train,
-                    part=parts[party],
-                    role=roles,
-                    rng=fed.rng(f"RISA {party}"),
-                    threads=threads,
-                )
-                for party in roles.data_holders
-            }
-            shares, report = fed.run("train risa", jobs, self._settings(label))
+        jobs = {
+            party: partial(
+                self.train,
+                part=parts[party],
+                role=roles,
+                rng=fed.rng(f"RISA {party}"),
+                threads=_thread_share(len(parts)),
+            )
+            for party in roles.data_holders
+        }
+        shares, report = fed.run("train risa", jobs, self._settings(label))
         self.shares_: dict[str, Share] = shares
         self.label_ = label
         held = self.shares_[label[0]]
@@ -242,16 +242,11 @@ class RISA:
         *,
         role: Roles,
         rng: np.random.Generator,
-        threads: int | None = None,
+        threads: int = 1,
     ) -> Share:
-        """One party's side of training, with as many threads of torch as are given."""
+        """One party's side of training, on that many threads of PyTorch."""
         need_torch("RISA")
-        import torch
-
         from vfsl.evidence import roles
-
-        if threads is not None:
-            torch.set_num_threads(threads)
 
         side = roles.Side(
             part,
@@ -262,9 +257,10 @@ class RISA:
             (self.checkpoints or {}).get(channel.me),
             self.checkpoint_every,
         )
-        if channel.me == role.label_holder:
-            return roles.train_label_holder(channel, side, role, self.on_event)
-        return roles.train_feature_holder(channel, side, role)
+        with using_threads(threads):
+            if channel.me == role.label_holder:
+                return roles.train_label_holder(channel, side, role, self.on_event)
+            return roles.train_feature_holder(channel, side, role)
 
     def score_rows(
         self,
@@ -393,3 +389,13 @@ def _answered(part: WholePart, rows: str) -> Array:
     if rows == "overlap":
         return np.arange(len(part.rows))
     return np.argsort(part.all_rows, kind="stable")
+
+
+def _thread_share(parties: int) -> int:
+    """Threads of PyTorch for each of the parties, which all compute on this machine.
+
+    Parties that use all cores at once crowd each other out.
+    """
+    import torch
+
+    return max(1, torch.get_num_threads() // parties)

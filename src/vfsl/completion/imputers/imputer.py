@@ -17,10 +17,11 @@ from vfsl.completion.deep import SAMPLE_ROWS, Deep
 from vfsl.completion.imputers.masking import MASKINGS, Patterns
 from vfsl.completion.layers import Layout, Pieces, source_from
 from vfsl.completion.mixed import MixedEncoder, NumberCoding
-from vfsl.completion.training import Task, using_threads
+from vfsl.completion.training import Task
 from vfsl.data import PartyTable
 from vfsl.data.checks import check_choice, check_count, check_rng, check_share
 from vfsl.errors import DataError
+from vfsl.parallel import using_threads
 from vfsl.values import Array
 
 SCALINGS = ("standard", "minmax")

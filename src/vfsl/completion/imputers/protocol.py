@@ -22,10 +22,11 @@ from vfsl.completion.base import Completed
 from vfsl.completion.imputers.shares import EmbedderShare, FillerShare
 from vfsl.completion.imputers.split import Embedder, Filler, Plan
 from vfsl.completion.layers import source_from
-from vfsl.completion.training import arrays_of, using_threads
+from vfsl.completion.training import arrays_of
 from vfsl.data import PartyTable
 from vfsl.data.checks import counted
 from vfsl.errors import DataError
+from vfsl.parallel import using_threads
 from vfsl.values import Array, Disclosure, Disclosures
 
 DISCLOSURES: Disclosures = {
