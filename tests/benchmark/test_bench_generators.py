@@ -130,3 +130,24 @@ def test_a_tiny_run(monkeypatch):
     assert "not federated" in sees["GAIN"]
     assert len(said) == len(fidelity) + 2 * len(completion)
     assert "full form only" in outcome.notes[-1]
+
+
+def test_the_fastest_epoch_of_each_counts(monkeypatch):
+    asked = []
+
+    def answer(code, train, method, epochs):
+        asked.append(epochs)
+        return {"epochs": [0.5, 0.25]}
+
+    monkeypatch.setattr(bench, "_ask_peer", answer)
+    spent = iter([[3.0, 1.0], [0.125, 2.0]])
+    monkeypatch.setattr(bench, "_epoch_seconds", lambda *_: next(spent))
+    found = bench.speed_cell(("made up", 50, "tvae", 2, 2))
+    assert asked == [2, 2]
+    assert (found["s an epoch"], found["the package's"], found["ratio"]) == (0.125, 0.25, 0.5)
+
+
+def test_every_epoch_but_the_first_is_timed():
+    table, _, _ = blocks.whole_table("made up", 120)
+    spent = bench._epoch_seconds(table, "vae", 3)
+    assert len(spent) == 3 and min(spent) > 0
