@@ -67,7 +67,7 @@ class CTABGAN(ConditionalGAN):
 
     name = "ctabgan"
 
-    epochs: int = 60
+    epochs: int = 50
     target: str | None = None
     special: Mapping[str, Sequence[float]] | str | None = "auto"
     latent: int = 100
