@@ -377,8 +377,8 @@ _NOTES = (
     "The learning rate falls by epoch in RISA and its ablations, by step in the rivals; as each "
     "epoch has the rate of its middle, both learn as much in all. Before, an epoch had the rate of "
     "its start, which the gates of this table brought to light on Criteo.",
-    "An epoch over a channel: parties are threads that divide the cores; one graph has all of them. "
-    "Best of three by turns.",
+    "An epoch over a channel: parties are threads that divide the cores; one graph has all. Best "
+    "of three by turns.",
     "gap to best rival: mean over seeds of the paired difference to the rival with the best mean.",
     "SFHTL-style, and choices where a paper is silent, are described in the file of each rival.",
 )

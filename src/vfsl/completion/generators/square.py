@@ -43,6 +43,13 @@ def _by_cell(pictures: Tensor) -> Tensor:
     return pictures.contiguous(memory_format=torch.channels_last)
 
 
+def _weights_by_cell(layers: nn.Sequential) -> nn.Sequential:
+    for weights in layers.parameters():
+        if weights.dim() == 4:
+            weights.data = _by_cell(weights.data)
+    return layers
+
+
 class SquareGenerator(nn.Module):
     """A linear layer, two deconvolutions that double the side, and one that gives the picture."""
 
@@ -59,7 +66,7 @@ class SquareGenerator(nn.Module):
         wide, half = 4 * channels, 2 * channels
         self.first = linear(inputs, wide * self.start**2, source)
         double = {"kernel_size": 4, "stride": 2, "padding": 1, "bias": False}
-        self.layers = nn.Sequential(
+        layers = nn.Sequential(
             nn.BatchNorm2d(wide),
             nn.ReLU(),
             deconvolution(wide, half, source, **double),
@@ -70,7 +77,8 @@ class SquareGenerator(nn.Module):
             nn.BatchNorm2d(channels),
             nn.ReLU(),
             deconvolution(channels, 1, source, kernel_size=3, stride=1, padding=1),
-        ).to(memory_format=torch.channels_last)
+        )
+        self.layers = _weights_by_cell(layers)
 
     def forward(self, noise: Tensor) -> Tensor:
         start = self.first(noise).reshape(len(noise), self.channels, self.start, self.start)
@@ -97,7 +105,7 @@ class SquareJudge(nn.Module):
                 parts.append(SelfAttention(now, source))
             before, now, side = now, min(2 * now, 8 * channels), side // 2
         parts += [convolution(before, now, source, kernel_size=side), nn.LeakyReLU(0.2)]
-        self.layers = nn.Sequential(*parts).to(memory_format=torch.channels_last)
+        self.layers = _weights_by_cell(nn.Sequential(*parts))
         self.last = linear(now, 1, source)
 
     def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor]:

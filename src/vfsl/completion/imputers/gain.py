@@ -7,13 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from vfsl.completion.imputers.hints import (
-    Discriminator,
-    adversarial_loss,
-    hints,
-    judged_loss,
-)
-from vfsl.completion.imputers.imputer import Imputer, Rows, activated, cell_loss, cut_pieces
+from vfsl.completion.imputers.hints import Discriminator, adversarial_loss, judged_loss
+from vfsl.completion.imputers.imputer import Imputer, Rows, activated, cell_loss
+from vfsl.completion.imputers.masked import MaskedTask
 from vfsl.completion.imputers.masking import Patterns
 from vfsl.completion.layers import Layout, Pieces, perceptron, uniform
 from vfsl.completion.training import Task, descend
@@ -64,22 +60,13 @@ def fill(
     return out
 
 
-class _GAINTask(Task):
+class _GAINTask(MaskedTask[GAIN]):
     """A step of the discriminator, then one of the generator."""
 
     def __init__(
-        self,
-        model: GAIN,
-        data: Rows,
-        held: Rows,
-        patterns: Patterns,
-        source: torch.Generator,
+        self, model: GAIN, data: Rows, held: Rows, patterns: Patterns, source: torch.Generator
     ) -> None:
-        self.model, self.data, self.held = model, data, held
-        self.patterns, self.source = patterns, source
-        self.networks = model._build(source).to(model.device)
-        cut_pieces(self.networks, data, model.layout_)
-        model.networks_ = self.networks
+        super().__init__(model, data, held, patterns, source)
         self.optimisers = {
             part: torch.optim.Adam(self.networks[part].parameters(), lr=model.rate)
             for part in ("generator", "discriminator")
@@ -90,30 +77,13 @@ class _GAINTask(Task):
         known, hidden = self.hide(batch.known)
         output = fill(self.networks, batch.values, known, self.model.layout_, self.source)
         filled = self.filled(output, batch.values, known)
-        hint = hints(known, self.model.hint, self.source)
-        whole = None
-        if self.model.masking == "block":
-            unhidden = self.filled(output.detach(), batch.values, batch.known)
-            whole = unhidden, batch.known, hints(batch.known, self.model.hint, self.source)
+        hint, whole = self.hints(known), self.whole(output, batch)
         judge = self.networks["discriminator"]
         losses = {"discriminator": judged_loss(judge, filled.detach(), known, hint, whole)}
         descend(self.optimisers["discriminator"], losses["discriminator"])
         losses |= self.generator_losses(output, batch.values, known, hidden, filled, hint)
         descend(self.optimisers["generator"], losses["adversarial"] + losses["cells"])
         return losses
-
-    def hide(self, known: Tensor) -> tuple[Tensor, Tensor]:
-        """What the generator may see, and the cells that its loss is on."""
-        if self.model.masking == "cell":
-            return known, known
-        hide = self.patterns.draw(len(known), known.shape[1], self.source).to(known)
-        return known * (1 - hide), known * hide
-
-    def filled(self, output: Tensor, values: Tensor, known: Tensor) -> Tensor:
-        """Known cells, and the generator's answer for the others."""
-        cells = known[:, self.model.layout_.owners]
-        made = activated(output, self.model.layout_, self.model.scaling == "minmax")
-        return cells * values + (1 - cells) * made
 
     def generator_losses(
         self,
@@ -133,14 +103,7 @@ class _GAINTask(Task):
         passed = adversarial_loss(self.networks["discriminator"](filled, hint), known)
         return {"adversarial": model.adversarial * passed, "cells": factor * cells}
 
-    def validate(self) -> float | None:
-        if not len(self.held):
-            return None
-        with torch.no_grad():
-            hide = self.patterns.draw(len(self.held), self.held.known.shape[1], self.source)
-            hide = hide.to(self.held.known)
-            known = self.held.known * (1 - hide)
-            output = fill(self.networks, self.held.values, known, self.model.layout_, self.source)
-            bounded = self.model.scaling == "minmax"
-            weights = self.held.known * hide
-            return float(cell_loss(output, self.held.values, weights, self.model.layout_, bounded))
+    def held_loss(self, known: Tensor, hidden: Tensor) -> Tensor:
+        layout, bounded = self.model.layout_, self.model.scaling == "minmax"
+        output = fill(self.networks, self.held.values, known, layout, self.source)
+        return cell_loss(output, self.held.values, hidden, layout, bounded)

@@ -10,13 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from vfsl.completion.generators.variational import kl_to_standard
-from vfsl.completion.imputers.hints import (
-    Discriminator,
-    adversarial_loss,
-    hints,
-    judged_loss,
-)
-from vfsl.completion.imputers.imputer import Imputer, Rows, activated, cut_pieces
+from vfsl.completion.imputers.hints import Discriminator, adversarial_loss, judged_loss
+from vfsl.completion.imputers.imputer import Imputer, Rows, activated
+from vfsl.completion.imputers.masked import MaskedTask
 from vfsl.completion.imputers.masking import Patterns
 from vfsl.completion.layers import Layout, Pieces, normal, perceptron
 from vfsl.completion.training import Task, descend
@@ -112,22 +108,13 @@ def likelihood_loss(
     return (torch.cat([gaussian, entropy], dim=1) * weights[:, owners]).sum(1)
 
 
-class _VGAINTask(Task):
+class _VGAINTask(MaskedTask[VGAIN]):
     """A step of the discriminator, then one of encoder and decoder."""
 
     def __init__(
-        self,
-        model: VGAIN,
-        data: Rows,
-        held: Rows,
-        patterns: Patterns,
-        source: torch.Generator,
+        self, model: VGAIN, data: Rows, held: Rows, patterns: Patterns, source: torch.Generator
     ) -> None:
-        self.model, self.data, self.held = model, data, held
-        self.patterns, self.source = patterns, source
-        self.networks = model._build(source).to(model.device)
-        cut_pieces(self.networks, data, model.layout_)
-        model.networks_ = self.networks
+        super().__init__(model, data, held, patterns, source)
         ours = [
             value
             for part in ("encoder", "decoder", "noise")
@@ -144,17 +131,9 @@ class _VGAINTask(Task):
         batch = self.data.take(rows)
         known, weighed = self.hide(batch.known)
         output, divergence = self.decode(batch.values, known)
-        owners = self.model.layout_.owners
-        made = activated(output, self.model.layout_, self.model.scaling == "minmax")
-        cells = known[:, owners]
-        filled = cells * batch.values + (1 - cells) * made
-        hint = hints(known, self.model.hint, self.source)
+        filled = self.filled(output, batch.values, known)
+        hint, whole = self.hints(known), self.whole(output, batch)
         judge = self.networks["discriminator"]
-        whole = None
-        if self.model.masking == "block":
-            shown = batch.known[:, owners]
-            unhidden = (shown * batch.values + (1 - shown) * made).detach()
-            whole = unhidden, batch.known, hints(batch.known, self.model.hint, self.source)
         judged = judged_loss(judge, filled.detach(), known, hint, whole)
         descend(self.optimisers["discriminator"], judged, clip=1.0)
         losses = self.generator_losses(output, divergence, batch.values, weighed)
@@ -163,13 +142,6 @@ class _VGAINTask(Task):
         total = torch.stack(list(losses.values())).sum()
         descend(self.optimisers["generator"], total, clip=1.0)
         return losses | {"discriminator": judged}
-
-    def hide(self, known: Tensor) -> tuple[Tensor, Tensor]:
-        """What the encoder may see, and the cells that the likelihood is of."""
-        if self.model.masking == "cell":
-            return known, known
-        hide = self.patterns.draw(len(known), known.shape[1], self.source).to(known)
-        return known * (1 - hide), known * hide
 
     def decode(self, values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         """The decoder's answer for one draw of z, and the KL term of each row."""
@@ -194,18 +166,10 @@ class _VGAINTask(Task):
         cells = likelihood_loss(output, values, weighed, noise, layout, bounded)
         return cells.mean() / _cells(weighed)
 
-    def validate(self) -> float | None:
-        if not len(self.held):
-            return None
-        with torch.no_grad():
-            hide = self.patterns.draw(len(self.held), self.held.known.shape[1], self.source)
-            hide = hide.to(self.held.known)
-            weights = self.held.known * hide
-            known = self.held.known * (1 - hide)
-            # At the mean of z: what a draw adds differs from epoch to epoch and would stop by luck.
-            mean, _ = encode(self.networks, self.held.values, known, self.model.layout_)
-            output = self.networks["decoder"](mean)
-            return float(self.likelihood(output, self.held.values, weights))
+    def held_loss(self, known: Tensor, hidden: Tensor) -> Tensor:
+        # At the mean of z: what a draw adds differs from epoch to epoch and would stop by luck.
+        mean, _ = encode(self.networks, self.held.values, known, self.model.layout_)
+        return self.likelihood(self.networks["decoder"](mean), self.held.values, hidden)
 
 
 def _cells(weighed: Tensor) -> Tensor:
