@@ -27,7 +27,7 @@ from vfsl.evidence.switches import switches_of
 from vfsl.values import Array
 
 # Raise it when a change makes kept cells stale.
-EDITION = 1
+EDITION = 2
 OURS = ("RISA paper", "RISA plus")
 ABLATIONS = {
     "none of IMP, ST, EVFL": {"impute": False, "self_train": False, "evidential": False},
