@@ -38,6 +38,7 @@ from vfsl.channel import Role, Transcript, run_together
 from vfsl.crypto import SCHEME_FOR, SCHEMES
 from vfsl.data import Kind, PartyTable
 from vfsl.data.ids import id_parts
+from vfsl.draws import FIXED, SYSTEM, PrivateSeed, public_rng
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles, StepReport
 from vfsl.progress import Event, OnEvent, Watch
@@ -63,6 +64,7 @@ def simulate(
     on: str = "memory",
     key_holder: str = "K",
     on_event: OnEvent | None = None,
+    private: Mapping[str, PrivateSeed] | None = None,
 ) -> Federation:
     """A federation of tables, every party on this machine, by the code that organisations run.
 
@@ -80,11 +82,14 @@ def simulate(
     security : {128, 112}
         Security level of keys, in bits.
     seed : int
-        Fixes learning randomness and, since nothing needs protection here, the row order.
+        Fixes all draws: those that everybody may know and, since nothing needs protection here,
+        every party's private draws and the row order.
     on : {"memory", "processes"}
         Parties as threads, or as processes of their own.
     key_holder : str
         Name of the party that holds the secret key.
+    private : mapping of party to PrivateSeed, optional
+        Private seeds that the parties of a deployment kept, to repeat its run together.
 
     Returns
     -------
@@ -114,6 +119,7 @@ def simulate(
         on=on,
         key_holder=key_holder,
         on_event=on_event,
+        private=private,
     )
 
 
@@ -140,6 +146,7 @@ class Federation:
         key_holder: str = "K",
         on_event: OnEvent | None = None,
         keep_views: bool = False,
+        private: Mapping[str, PrivateSeed] | None = None,
     ) -> None:
         if len(tables) < 2:
             raise ConfigError(
@@ -166,6 +173,7 @@ class Federation:
         self._on = on
         self._on_event = on_event
         self._keep_views = keep_views
+        self._private = private
         self._steps: list[StepRecord] = []
         self._step = ""
         self._id_options: dict[str, Any] = {}
@@ -393,9 +401,19 @@ class Federation:
         """One party's part of the row plan."""
         return self._aligned()[party]
 
+    def plays(self, party: str) -> bool:
+        """Whether that party's role runs here: always, on one machine."""
+        return True
+
     def rng(self, purpose: str) -> np.random.Generator:
-        """Learning randomness for one purpose, fixed by the seed."""
-        return np.random.default_rng([self.seed, *purpose.encode()])
+        """Draws that every party may know, fixed by the seed."""
+        return public_rng(self.seed, purpose)
+
+    def private_rng(self, party: str, purpose: str) -> np.random.Generator:
+        """Draws that a party hides from the others; here its seed follows from the simulation's."""
+        if self._private is not None:
+            return self._private[party].rng(purpose)
+        return PrivateSeed.of_simulation(party, self.seed).rng(purpose)
 
     # ---- what happened ------------------------------------------------------------------------
 
@@ -414,6 +432,7 @@ class Federation:
             parties=facts,
             steps=tuple(self._steps),
             versions=versions(),
+            private_draws=FIXED if self._private is None else SYSTEM,
         )
 
     @property

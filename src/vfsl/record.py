@@ -82,6 +82,7 @@ class RunRecord:
     parties: Mapping[str, PartyFacts]
     steps: tuple[StepRecord, ...]
     versions: Mapping[str, str]
+    private_draws: str = "not recorded"  # where the parties' private draws came from
 
     @property
     def ledger(self) -> tuple[Flow, ...]:
@@ -103,6 +104,8 @@ class RunRecord:
             steps = tuple(StepRecord.from_dict(step) for step in content["steps"])
             parties = {name: PartyFacts(**facts) for name, facts in content["parties"].items()}
             rest = {key: content[key] for key in ("run", "created", "seed", "scheme", "versions")}
+            if "private_draws" in content:
+                rest["private_draws"] = content["private_draws"]
         except (KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"{path} is damaged: {error}.") from None
         return cls(parties=parties, steps=steps, **rest)

@@ -16,6 +16,7 @@ from vfsl.deploy.attempt import Announced, take_part
 from vfsl.deploy.config import make_seal_key
 from vfsl.deploy.job import job_hash, load_shared_job, sealed_text
 from vfsl.deploy.runs import RunFolder
+from vfsl.draws import PrivateSeed
 from vfsl.estimators import LogisticRegression
 from vfsl.federation import simulate
 from vfsl.pu import VFPU
@@ -204,10 +205,18 @@ class World:
         return self.kept(party, run).results
 
 
+def private_seeds(results):
+    """The private seeds that the parties kept of a run, to repeat it in memory."""
+    return {
+        party: PrivateSeed.kept_in(results(party).parent / "private.json", party)
+        for party in PARTIES
+    }
+
+
 def fitted_in_memory(tables, results, scratch, model, seed=5):
     """The same training in memory, on the row plan of a deployment; its federation and model."""
     frames = {party: tables[party].drop(columns="unused") for party in ("B", "C")}
-    fed = simulate(frames, labels={"C": "y"}, seed=seed)
+    fed = simulate(frames, labels={"C": "y"}, seed=seed, private=private_seeds(results))
     for party in ("B", "C"):
         shutil.copytree(results(party) / "plan", scratch / party)
     fed.load_plan(scratch)
@@ -231,7 +240,7 @@ def assert_same_as_in_memory(tables, results, scratch, **settings):
 def assert_same_positives(tables, results, scratch, number=3, **settings):
     """Scores of VFPU in a deployment are those of the same run in memory, bit for bit."""
     frames = {party: table.drop(columns="unused") for party, table in tables.items()}
-    fed = simulate(frames, labels={"C": "y"}, seed=5)
+    fed = simulate(frames, labels={"C": "y"}, seed=5, private=private_seeds(results))
     for party in ("B", "C"):
         shutil.copytree(results(party) / "plan", scratch / party)
     fed.load_plan(scratch, "B", "C")
@@ -247,7 +256,7 @@ def assert_same_positives(tables, results, scratch, number=3, **settings):
 def assert_same_completion(tables, results, scratch, number, settings):
     """Completed cells at B are those of the same run in memory, by nameless row number."""
     frames = {party: tables[party].drop(columns="unused") for party in ("B", "C")}
-    fed = simulate(frames, labels={"C": "y"}, seed=5)
+    fed = simulate(frames, labels={"C": "y"}, seed=5, private=private_seeds(results))
     for party in ("B", "C"):
         shutil.copytree(results(party) / "plan", scratch / party)
     fed.load_plan(scratch)

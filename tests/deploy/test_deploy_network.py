@@ -1,6 +1,7 @@
 """A real deployment on loopback: relay, three parties and a key holder as processes, mutual TLS."""
 
 import re
+import shutil
 import time
 
 import pandas as pd
@@ -91,8 +92,10 @@ def run_job(deployment, text, folder, secure):
     assert status.state == "finished", status
     for party in "ABK":
         assert wait_for(deployment.site(party), run, 20).state == "finished"
-    fetched = {party: folder / party for party in "ABCK"}
+    fetched = {party: folder / party / "results" for party in "ABCK"}
     for party, out in fetched.items():
+        out.parent.mkdir()
+        shutil.copy(RunFolder(deployment.site(party), run).private_seed, out.parent)
         assert "record.json" in fetch_results(deployment.site(party), run, out)
     return run, fetched, sniffed.read_bytes()
 

@@ -33,7 +33,7 @@ def one_process(risa, parts, fed):
     switches, learning = settings.switches, settings.learning
     networks, inputs, fills, rngs = {}, {}, {}, {}
     for party, part in parts.items():
-        rngs[party] = fed.rng(f"RISA {party}")
+        rngs[party] = fed.private_rng(party, "RISA")
         table = part.table.take(part.all_rows)
         columns = MixedColumns.fit(table)
         made = [build_network(recipe_for("mlp", party), columns, 2, rngs[party]) for _ in range(2)]

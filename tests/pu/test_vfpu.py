@@ -40,7 +40,7 @@ def pooled_logits(frames, known, fed, l2=0.01, **sizes):
     matrix = np.hstack(columns)
     matrix = np.column_stack([matrix - matrix.mean(axis=0), np.ones(len(matrix))])
     # The same generators as the label holder's: words for pieces, then draws.
-    rng = fed.rng("vfpu C")
+    rng = fed.private_rng("C", "vfpu")
     rng.integers(0, 1 << 32, 4)
     draws = np.random.default_rng(rng.integers(0, 1 << 62, 2))
     nobody = np.zeros(len(known), dtype=bool)

@@ -71,6 +71,8 @@ class Completable(Federated, Protocol):
 
     def share(self, party: str) -> _RowShare: ...
 
+    def plays(self, party: str) -> bool: ...
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -351,11 +353,11 @@ class Completing:
         role = self.how.role(step, pair)
         roles = replace(self.fed.roles(self.missing, pair.work), feature_holders=(self.given,))
         jobs: dict[str, Callable[[Channel], Any]] = {}
-        for party in roles.everyone:
+        for party in filter(self.fed.plays, roles.everyone):
             more: dict[str, Any] = dict(own) if party == self.missing else {}
             if party in kept:
                 more["kept"] = kept[party]
-            rng = self.fed.rng(f"{step} {party}")
+            rng = self.fed.private_rng(party, step)
             jobs[party] = partial(role, side=self.sides.get(party), role=roles, rng=rng, **more)
         settings = {"given": self.given, "missing": self.missing, **self.how.plain()}
         settings |= {"scheme": roles.scheme, "security": roles.security}
@@ -397,7 +399,7 @@ class Completing:
         choice: Mapping[str, int],
         high: Mapping[str, Filled],
     ) -> dict[str, Filled]:
-        rng = self.fed.rng("low columns")
+        rng = self.fed.private_rng(self.missing, "low columns")
         others, parts = len(self.ids), self.how.folds
         if self.how.low != "auto":
             local = LocalRoute(self.common, high, low, others, parts)
@@ -430,7 +432,7 @@ class Completing:
         if method in ("predict", "leave") or not high:
             return dict(filled)
         local = LocalRoute(self.common, {}, high, len(self.ids), self.how.folds)
-        answers = local.by_method(method, self.fed.rng("remainder"))
+        answers = local.by_method(method, self.fed.private_rng(self.missing, "remainder"))
         return {name: _merged(one, answers[name]) for name, one in filled.items()}
 
 

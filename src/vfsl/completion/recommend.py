@@ -164,7 +164,7 @@ def recommend(
         given: {"side": side, "target": target},
         missing: {
             "side": Side(completion.common, np.arange(len(theirs)), np.empty(0, dtype=np.int64)),
-            "tables": fills(completion, fed.rng("draws")),
+            "tables": fills(completion, fed.private_rng(missing, "draws")),
             "confidence": completion.row_confidence.to_numpy(),
         },
     }
@@ -172,7 +172,7 @@ def recommend(
         party: partial(
             model.train,
             role=roles,
-            rng=fed.rng(f"downstream {party}"),
+            rng=fed.private_rng(party, "downstream"),
             **own.get(party, {"side": None}),
         )
         for party in roles.everyone

@@ -27,6 +27,7 @@ from vfsl.deploy.job import SharedJob, opened_job
 from vfsl.deploy.runs import Refused, RunFolder
 from vfsl.deploy.steps import STEPS, run_step
 from vfsl.deploy.view import Site
+from vfsl.draws import SYSTEM, PrivateSeed
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.job.schema import TrainStep
 from vfsl.record import PartyFacts, RunRecord, StepRecord, fingerprint, versions
@@ -106,7 +107,8 @@ def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Endin
     if not reasons and mine.role == "data":
         table = mine.read_table(folder)
         reasons = _missing_label(mine.party, table, job)
-    site = Site(mine, job, table, folder, kept.state, transport.progress)
+    private = PrivateSeed.kept_in(kept.private_seed, mine.party)
+    site = Site(mine, job, table, folder, kept.state, transport.progress, private)
     done = kept.finished_steps(facts.job)
     answer = {"agrees": not reasons, "reasons": reasons, "finished": done, "plan": ""}
     if not reasons and table is not None:
@@ -225,7 +227,9 @@ def _write_record(site: Site, facts: Announced, records: list[StepRecord]) -> No
         own = {site.me: PartyFacts(len(site.table), len(site.table.columns), print_of_data)}
     now = datetime.now(UTC).isoformat(timespec="seconds")
     terms = site.job.run
-    record = RunRecord(facts.run, now, terms.seed, terms.scheme, own, tuple(records), versions())
+    record = RunRecord(
+        facts.run, now, terms.seed, terms.scheme, own, tuple(records), versions(), SYSTEM
+    )
     record.save(site.work)
 
 

@@ -105,6 +105,9 @@ class Led:
     def align(self, *parties: str) -> Any:
         raise ConfigError("Parties of a deployment are aligned by a step of their own.")
 
+    def plays(self, party: str) -> bool:
+        return party == self._site.me
+
     def share(self, party: str) -> RowShare:
         return self.plan[party]
 
@@ -115,8 +118,10 @@ class Led:
         part = self._site.part(label)
         return {} if part is None else {self._site.me: replace(part, weights=weights)}
 
-    def rng(self, purpose: str) -> np.random.Generator:
-        return self._site.rng(purpose)
+    def private_rng(self, party: str, purpose: str) -> np.random.Generator:
+        if party != self._site.me:
+            raise ConfigError(f"Nobody but {party!r} can draw what {party!r} hides.")
+        return self._site.private_rng(purpose)
 
     def run(
         self, step: str, roles: Mapping[str, Callable[[Channel], Any]], settings: Mapping[str, Any]
@@ -209,7 +214,7 @@ class _Follower:
 
     def _play(self, channel: Channel, step: str, base: int, more: Mapping[str, Any]) -> None:
         pair = self._how.bases[base]
-        rng = self._site.rng(f"{step} {self._site.me}")
+        rng = self._site.private_rng(step)
         role = self._how.role(step, pair)
         role(channel, side=self._side, role=self._roles(pair.work), rng=rng, **more)
 

@@ -103,6 +103,12 @@ def load_shared_job(path: Path) -> SharedJob:
                 f"In {path}: run.scheme = 'plain' encrypts nothing and is refused in deployments; "
                 "use 'auto'."
             )
+        if terms.pop("private_draws", "system") != "system":
+            raise ConfigError(
+                f"In {path}: run.private_draws = 'seed' would let every party repeat what the "
+                "others hide (bags, folds, sampled rows) and is refused in deployments; leave it "
+                "out, or use 'system'."
+            )
     job = checked(SharedJob, content, path)
     _check_as_local(job)
     return job

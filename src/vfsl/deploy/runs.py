@@ -3,6 +3,7 @@
 runs/RUN/attempt.json   the last attempt; an older or repeated one is refused
          status.json    what became of it, in one sentence
          job.json       at the leader: the job that it submitted
+         private.json   the party's private seed of this run; it stays when the run has ended
          state/         finished steps of an unfinished run; no keys, no masks
          results/       appears as a whole when the run has ended well
 """
@@ -55,6 +56,7 @@ class RunFolder:
         self.path = folder / RUNS / run
         self.results = self.path / "results"
         self.state = self.path / "state"
+        self.private_seed = self.path / "private.json"
         self._prepared = self.path / ".results"
         self.attempt = 0
         self.finished = 0  # steps

@@ -71,7 +71,7 @@ def train_step(site: Site, channel: Channel, step: TrainStep) -> Outcome:
     if site.me not in taking_part:
         return Outcome(f"train {model.name}", settings)
     part = site.part(step.label)
-    rng = site.rng(f"{model.name} {site.me}")
+    rng = site.private_rng(model.name)
     share = model.train(channel.within("train"), part, role=roles, rng=rng)
     model.label_ = step.label
     if share is not None:
@@ -128,7 +128,7 @@ class _Answered:
     def parts(self, label: tuple[str, str], weights: Array | None = None) -> dict[str, Part]:
         return dict.fromkeys(self._roles.data_holders, self._part)
 
-    def rng(self, purpose: str) -> np.random.Generator:
+    def private_rng(self, party: str, purpose: str) -> np.random.Generator:
         raise ConfigError("Predictions draw nothing.")
 
     def run(
@@ -170,7 +170,7 @@ def pu_step(site: Site, channel: Channel, step: PuStep) -> Outcome:
             channel.within("train"),
             part,
             role=roles,
-            rng=site.rng(f"vfpu {site.me}"),
+            rng=site.private_rng("vfpu"),
             kept=_keeper(site, settings, marks),
         )
         if share is not None:

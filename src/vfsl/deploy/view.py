@@ -15,6 +15,7 @@ from vfsl.data import Kind, PartyTable
 from vfsl.data.ids import id_parts
 from vfsl.deploy.config import PartyFile
 from vfsl.deploy.job import SharedJob
+from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles
 
@@ -42,6 +43,7 @@ class Site:
     folder: Path  # the party's own folder
     state: Path  # of this run
     progress: Callable[[], None]  # long work without a message calls it, so that others wait on
+    private: PrivateSeed
     number: int = 0  # of the step that runs
 
     @property
@@ -94,9 +96,9 @@ class Site:
             return ""
         return self.share().plan
 
-    def rng(self, purpose: str) -> np.random.Generator:
-        """Learning randomness, drawn as a simulation draws it."""
-        return np.random.default_rng([self.job.run.seed, *purpose.encode()])
+    def private_rng(self, purpose: str) -> np.random.Generator:
+        """What this party draws and hides; its seed never leaves its folder of the run."""
+        return self.private.rng(purpose)
 
     def roles(self, label_holder: str, work: str) -> Roles:
         """Roles with that label holder; the other aligned parties hold features."""

@@ -129,8 +129,8 @@ class Federated(Protocol):
         """The aligned rows of every party; label and weights go to the label holder only."""
         ...
 
-    def rng(self, purpose: str) -> np.random.Generator:
-        """Learning randomness for one purpose."""
+    def private_rng(self, party: str, purpose: str) -> np.random.Generator:
+        """Draws of one party for one purpose that no other party can repeat."""
         ...
 
     def run(

@@ -146,7 +146,7 @@ class RISA:
                 self.train,
                 part=parts[party],
                 role=roles,
-                rng=fed.rng(f"RISA {party}"),
+                rng=fed.private_rng(party, "RISA"),
                 threads=_thread_share(len(parts)),
             )
             for party in roles.data_holders

@@ -95,8 +95,6 @@ class WholeFederated(Federated, Protocol):
 
     def share(self, party: str) -> RowShare: ...
 
-    def rng(self, purpose: str) -> np.random.Generator: ...
-
 
 def whole_parts(fed: WholeFederated, label: tuple[str, str]) -> dict[str, WholePart]:
     """Every party's overlap and own rows; labels at the label holder only."""

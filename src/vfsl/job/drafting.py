@@ -160,7 +160,7 @@ def _head(draft: Draft) -> str:
 # A job for vfsl, drafted from {", ".join(path.name for path in draft.files.values())}.
 # Run it by: vfsl run THIS-FILE; look before by: vfsl run THIS-FILE --dry-run.
 [run]
-seed = 0                  # fixes learning randomness and, in a simulation, the row order
+seed = 0                  # fixes every draw on one machine; between organisations public ones
 scheme = "auto"           # auto, bfv, paillier, or plain (no encryption: experiments only)
 security = 128            # bits; 112 allows 2048-bit keys
 key_holder = {_text("keys" if "K" in draft.files else "K")}          # holds the secret key, no data

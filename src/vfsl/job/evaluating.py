@@ -76,7 +76,7 @@ def judge(
     table = work.fed.parts(label)[holder].table
     rows = testing.share(holder).overlap[known]
     coded = _coded(taught, classes)
-    rng = work.fed.rng(f"evaluate {work.number}")
+    rng = work.fed.private_rng(holder, f"evaluate {work.number}")
     alone = baselines(table, own, coded, rows, classes, rng)
     boot = Bootstrap(_coded(truth[known], classes), step.bootstrap, step.level, rng)
     measures = measures_for(None if classes is None else len(classes))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vfsl import store
 from vfsl.data import PartyTable, read_table
+from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError, InputError, StoreError
 from vfsl.federation import Federation
 from vfsl.job.holdout import Marked, taken_out
@@ -25,7 +26,6 @@ def run_job(job: Job, folder: Path, out: Path, on_event: OnEvent | None = None) 
     """
     check_free(out)
     tables, marked = read_tables(job, folder)
-    fed = federation_of(job, tables, on_event)
     checkpoints = store.Checkpoints(unfinished(out), _fingerprint(job, folder))
     try:
         begun = checkpoints.load("job")
@@ -37,6 +37,7 @@ def run_job(job: Job, folder: Path, out: Path, on_event: OnEvent | None = None) 
     if begun is None:
         checkpoints.clear()
         checkpoints.save("job", True)
+    fed = federation_of(job, tables, checkpoints.folder, on_event)
     results = checkpoints.folder / "results"
     work = Work(job, fed, results, checkpoints.folder, on_event, marked)
     try:
@@ -90,10 +91,16 @@ def read_tables(job: Job, folder: Path) -> tuple[dict[str, PartyTable], Marked |
 
 
 def federation_of(
-    job: Job, tables: dict[str, PartyTable], on_event: OnEvent | None = None
+    job: Job, tables: dict[str, PartyTable], kept: Path, on_event: OnEvent | None = None
 ) -> Federation:
-    """The federation that a job runs on."""
+    """The federation that a job runs on; private seeds are in ``kept`` while it is unfinished."""
     settings = job.run
+    private = None
+    if settings.private_draws == "system":
+        private = {
+            party: PrivateSeed.kept_in(kept / f"private-{party}.json", party)
+            for party in (*tables, settings.key_holder)
+        }
     return Federation(
         tables,
         scheme=settings.scheme,
@@ -102,6 +109,7 @@ def federation_of(
         on=settings.channel,
         key_holder=settings.key_holder,
         on_event=on_event,
+        private=private,
     )
 
 

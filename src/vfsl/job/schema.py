@@ -60,6 +60,8 @@ class RunSection(Strict):
     security: Literal[128, 112] = 128
     channel: Literal["memory", "processes"] = "memory"
     key_holder: str = "K"
+    # "seed": this run repeats exactly; "system": what parties hide is drawn anew, as between them.
+    private_draws: Literal["seed", "system"] = "seed"
 
 
 class PartySection(Strict):

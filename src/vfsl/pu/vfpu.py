@@ -160,7 +160,7 @@ class VFPU:
                 self.train,
                 part=marked if party == label_holder else parts.get(party),
                 role=roles,
-                rng=fed.rng(f"vfpu {party}"),
+                rng=fed.private_rng(party, "vfpu"),
                 kept=kept.get(party),
                 on_event=on_event if party == label_holder else None,
             )

@@ -13,6 +13,7 @@ import pandas as pd
 
 from vfsl.channel import Channel, Transcript, run_together
 from vfsl.data import PartyTable
+from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles, Rows, Share, StepReport
 from vfsl.values import Array
@@ -93,8 +94,8 @@ class Trial:
             for party, table in self.tables.items()
         }
 
-    def rng(self, purpose: str) -> np.random.Generator:
-        return np.random.default_rng([self.seed, *purpose.encode()])
+    def private_rng(self, party: str, purpose: str) -> np.random.Generator:
+        return PrivateSeed.of_simulation(party, self.seed).rng(purpose)
 
     def run(
         self, step: str, roles: Mapping[str, Callable[[Channel], Any]], settings: Mapping[str, Any]

@@ -44,8 +44,8 @@ class Aligned(Protocol):
         """The party's aligned rows, and its own remaining ones."""
         ...
 
-    def rng(self, purpose: str) -> np.random.Generator:
-        """Learning randomness for one purpose."""
+    def private_rng(self, party: str, purpose: str) -> np.random.Generator:
+        """Draws of one party for one purpose that no other party can repeat."""
         ...
 
     def run(
@@ -132,14 +132,14 @@ class VFGAIN:
                 table=tables[given],
                 imputer=missing,
                 plan=plan,
-                rng=fed.rng("vfgain embedder"),
+                rng=fed.private_rng(given, "vfgain"),
             ),
             missing: partial(
                 train_filler,
                 table=tables[missing],
                 embedder=given,
                 plan=plan,
-                rng=fed.rng("vfgain imputer"),
+                rng=fed.private_rng(missing, "vfgain"),
                 known=tuple(self.known),
             ),
         }
@@ -174,7 +174,7 @@ class VFGAIN:
                 share=self.shares_[missing],
                 embedder=given,
                 plan=plan,
-                rng=fed.rng("vfgain complete"),
+                rng=fed.private_rng(missing, "vfgain complete"),
                 preliminary=preliminary,
             ),
         }

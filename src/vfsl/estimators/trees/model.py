@@ -106,7 +106,7 @@ class TreeModel(ABC):
                 self.train,
                 part=parts.get(party),
                 role=roles,
-                rng=fed.rng(f"{self.name} {party}"),
+                rng=fed.private_rng(party, self.name),
             )
             for party in self._everyone(roles)
         }

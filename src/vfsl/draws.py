@@ -1,0 +1,63 @@
+"""Where random draws come from: the job's seed, which everybody knows, or a party's own secret.
+
+What a party must hide (who is in a bag or a fold, which rows validate) it draws from its private
+seed. That comes from the operating system when a run begins and is kept in the party's own folder,
+so that a resumed run draws the same and nobody else ever can. A simulation has nothing to hide from
+itself: there the job's seed stands in for every private one, so that a run repeats.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vfsl.errors import StoreError
+from vfsl.store import read_json, write_json
+
+FIXED = "fixed by the simulation's seed"
+SYSTEM = "from the operating system, at each party"
+_WORDS = 8  # of 32 bits
+
+
+def public_rng(seed: int, purpose: str) -> np.random.Generator:
+    """What everybody may draw: the same at all parties of a job."""
+    return np.random.default_rng([seed, *purpose.encode()])
+
+
+@dataclass(frozen=True)
+class PrivateSeed:
+    """One party's secret start of all its private draws."""
+
+    party: str
+    words: tuple[int, ...]
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """Private draws for one purpose, the same whenever they are asked for."""
+        return np.random.default_rng([*self.words, *f"{purpose} {self.party}".encode()])
+
+    @classmethod
+    def from_system(cls, party: str) -> PrivateSeed:
+        return cls(party, tuple(secrets.randbits(32) for _ in range(_WORDS)))
+
+    @classmethod
+    def of_simulation(cls, party: str, seed: int) -> PrivateSeed:
+        """Follows from the job's seed: for one machine, where nobody is to be kept from it."""
+        return cls(party, (seed,))
+
+    @classmethod
+    def kept_in(cls, path: Path, party: str) -> PrivateSeed:
+        """The seed in the party's own file, drawn and written there if it is not there yet."""
+        if not path.exists():
+            fresh = cls.from_system(party)
+            write_json(path, {"party": party, "words": list(fresh.words)})
+        content = read_json(path)
+        try:
+            words = tuple(int(word) for word in content["words"])
+            if content["party"] != party or len(words) < _WORDS:
+                raise ValueError("another party's, or too short")
+        except (KeyError, TypeError, ValueError):
+            raise StoreError(f"{path} is damaged: it holds no private seed of {party!r}.") from None
+        return cls(party, words)
