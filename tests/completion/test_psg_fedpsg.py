@@ -248,11 +248,11 @@ def test_unknown_low_methods_are_named(case):
         FedPSG(tau=1.0, low="tabdpm", rounds=1).fit_complete(fed)
 
 
-def test_few_rows_in_few_folds_bring_fewer_columns():
-    """A linear base of half of 60 rows may see three columns of A, which has more."""
-    fed, _ = federation(common=60, rest=40)
-    assert len(fed.tables["A"].features) > 2
-    done = FedPSG(rounds=1, folds=2).fit_complete(fed, given="A", missing="B")
+def test_few_rows_bring_fewer_columns():
+    """A linear base on 30 rows may see three columns of A, which has more."""
+    fed, _ = federation(common=30, rest=40)
+    assert len(fed.tables["A"].features) > 3
+    done = FedPSG(folds=2).fit_complete(fed, given="A", missing="B")
     assert len(done.table) == 40
 
 
@@ -260,7 +260,7 @@ class Stopped(Exception):
     """Somebody pressed Ctrl-C."""
 
 
-@pytest.mark.parametrize("stop_at", [1, 2, 3, 4])
+@pytest.mark.parametrize("stop_at", [1, 2])
 def test_an_interrupted_completion_goes_on(case, tmp_path, stop_at):
     """Stopped before any column of any step; what was finished is not done again."""
     _, _, whole = case
@@ -288,5 +288,5 @@ def test_an_interrupted_completion_goes_on(case, tmp_path, stop_at):
         if step.name in ("cross-fit", "vfpu-m")
     }
     trained = {name: not said <= {"rows", "kept", "resume", "work"} for name, said in sent.items()}
-    # Events are: numbers and classes of the cross-fit, then of VFPU-M.
-    assert trained == {"cross-fit": stop_at < 3, "vfpu-m": True}
+    # Events are: all columns of the cross-fit, then those of VFPU-M.
+    assert trained == {"cross-fit": stop_at < 2, "vfpu-m": True}

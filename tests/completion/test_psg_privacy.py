@@ -7,16 +7,14 @@ import pytest
 from psg_cases import PLAIN, frames, run, sides
 
 from vfsl.channel import Transcript, run_together
-from vfsl.completion.bases import LogisticBase, Pair, RidgeBase
+from vfsl.completion.bases import Pair, RidgeBase
 from vfsl.completion.crossfit import CrossFit
 from vfsl.completion.shift import MeasureShift
 from vfsl.completion.vfpum import VFPUM
 from vfsl.estimators import Roles
 
 # A fixed number of steps: how many are needed may depend on the data, and is visible.
-FIXED = Pair(
-    RidgeBase(max_rounds=2, tolerance=0.0), LogisticBase(refine=0, max_rounds=3, tolerance=0.0)
-)
+FIXED = Pair(RidgeBase(max_rounds=2, tolerance=0.0))
 BFV = Roles("B", ("A",), "K", "bfv")
 
 

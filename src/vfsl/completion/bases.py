@@ -15,8 +15,6 @@ from vfsl.estimators.base import Estimator, Roles, Share
 from vfsl.estimators.descent import Width
 from vfsl.estimators.least_squares import Program
 from vfsl.estimators.linear import LinearRegression
-from vfsl.estimators.linear_model import LinearModel
-from vfsl.estimators.logistic import LogisticRegression
 from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest
 from vfsl.values import Array
 
@@ -63,19 +61,6 @@ class RidgeBase(LinearRegression):
         return replace(_heavy(super()._program(weighted)), score_range=7)
 
 
-@dataclass
-class LogisticBase(LogisticRegression):
-    """Logistic regression whose rows may weigh a lot."""
-
-    l2: float = 0.01
-    refine: int = 2
-    max_rounds: int = 18
-    tolerance: float = 1e-2
-
-    def _program(self, weighted: bool = False) -> Program:
-        return _heavy(super()._program(weighted))
-
-
 def _heavy(program: Program) -> Program:
     return _HeavyRows(**{name: getattr(program, name) for name in Program.__dataclass_fields__})
 
@@ -93,32 +78,57 @@ _TREES: Mapping[str, Any] = {
 class Pair:
     """The estimators of a base for numbers and for classes.
 
-    ``folds``: a cross-fit with so many parts also trains them, on the rows of all but one.
+    A linear base has none for classes: it predicts an indicator of each, which the missing party
+    turns into probabilities by itself.
     """
 
     numbers: Estimator
-    classes: Estimator
-    folds: int = 5
+    classes: Estimator | None = None
 
     def of(self, *, classes: bool) -> Estimator:
-        return self.classes if classes else self.numbers
+        if not classes:
+            return self.numbers
+        if self.classes is None:
+            raise ConfigError(f"The base {self.numbers.name!r} has no estimator for classes.")
+        return self.classes
 
     @property
     def linear(self) -> bool:
-        return isinstance(self.numbers, LinearModel)
+        return isinstance(self.numbers, LinearRegression)
 
     @property
     def work(self) -> str:
         """What kind of work the scheme is chosen for."""
         return "linear" if self.linear else "trees"
 
+    def name_of(self, *, classes: bool) -> str:
+        """The name of what predicts such a column."""
+        return self.numbers.name if self.linear else self.of(classes=classes).name
+
+    def check(self) -> None:
+        """Refuse what would only fail in the middle of a run, or show more than it should."""
+        if self.linear:
+            if self.classes is not None:
+                raise ConfigError(
+                    "A Pair with a linear model for numbers must have no estimator for classes: "
+                    "it would show a party more scores of every row than its predictions."
+                )
+            return
+        for one in (self.numbers, self.classes):
+            if one is None or not hasattr(one, "training_scores"):
+                raise ConfigError(
+                    "A Pair must be of a linear model, or of two estimators that know the scores "
+                    f"of their training rows, as trees do. Got {type(one).__name__} instead."
+                )
+
 
 def make_pair(base: str | Pair) -> Pair:
     """The base of that name, or the given pair."""
     if isinstance(base, Pair):
+        base.check()
         return base
     if base == "linear":
-        return Pair(RidgeBase(), LogisticBase())
+        return Pair(RidgeBase())
     if base in _TREES:
         return Pair(_TREES[base]("regression"), _TREES[base]("classes"))
     near = difflib.get_close_matches(str(base), BASES, n=1)
@@ -129,10 +139,15 @@ def make_pair(base: str | Pair) -> Pair:
     )
 
 
+def penalty_of(base: Estimator) -> float:
+    """The l2 penalty of a linear base."""
+    return float(base.l2) if isinstance(base, LinearRegression) else 0.0
+
+
 def as_values(base: Estimator, share: Share, scores: Array) -> Floats:
     """Scores of a regression in units of the target, (rows, columns)."""
     found = np.asarray(scores, dtype=np.float64)
-    if isinstance(base, LinearModel):
+    if isinstance(base, LinearRegression):
         return np.asarray(
             found * np.asarray(share.state["scale"]) + np.asarray(share.state["mean"])
         )

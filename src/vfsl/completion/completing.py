@@ -20,7 +20,7 @@ from vfsl.completion.crossfit import CrossFit, Fold, skill
 from vfsl.completion.ensembles import method_name
 from vfsl.completion.found import Found, Outcome
 from vfsl.completion.low import LocalRoute, Method
-from vfsl.completion.notes import about_targets, linear_map, unseen_categories
+from vfsl.completion.notes import about_targets, about_views, unseen_categories
 from vfsl.completion.recommend import recommend
 from vfsl.completion.routing import (
     CONSTANT,
@@ -128,6 +128,8 @@ class Completing:
     on_event: OnEvent | None = None
     _kept: list[Checkpoints] = field(default_factory=list, init=False)
     _parts: int = field(default=0, init=False)
+    # Exact predictions per remaining row that the missing party has seen.
+    _views: int = field(default=0, init=False)
 
     def complete(self) -> Completion:
         """All steps; what was kept of them goes when all are done."""
@@ -172,7 +174,7 @@ class Completing:
             self.how.miss,
             self.how.folds,
             self._shift(),
-            self._notes(high, constant, scarce),
+            self._notes(constant, scarce),
         )
         done.adviser = partial(recommend, fed=self.fed, given=self.given, missing=self.missing)
         return done
@@ -271,12 +273,11 @@ class Completing:
             if not names:
                 continue
             model = self.how.model(pair, rounds)
-            spread = {
-                name: fold.rest_spread
-                for name in names
-                if (fold := folds[name]).rest_spread is not None
+            own: dict[str, Any] = {
+                "columns": names,
+                "errors": {name: folds[name].errors for name in names if folds[name].errors},
+                "scales": {name: folds[name].scale for name in names if folds[name].scale},
             }
-            own: dict[str, Any] = {"columns": names, "spread": spread}
             if model.context == "preliminary":
                 own["context"] = self._preliminary()
             step = VFPU_M if rounds > 1 else DIRECT
@@ -284,9 +285,11 @@ class Completing:
             kept = self._keepers(step, number, names)
             answers, report = self._run(step, pair, own, kept)
             outcome: Outcome = answers[self.missing]
+            self._views += _views_of(outcome)
             for found in outcome.found.values():
                 name = found.target.name
-                made = f"{model.name if rounds > 1 else 'direct'} {_name_of(pair, found)}"
+                base = pair.name_of(classes=found.target.classes)
+                made = f"{model.name if rounds > 1 else 'direct'} {base}"
                 filled[name] = self._filled(found, folds[name], route, made)
             reasons = {name: found.stop_reason for name, found in outcome.found.items()}
             report(metrics={"columns": len(names)}, notes=tuple(_stops(reasons)))
@@ -295,6 +298,8 @@ class Completing:
     def _filled(self, found: Found, fold: Fold, route: str, model: str) -> Filled:
         """A predicted column, drawn towards its mean as far as held-out rows ask for."""
         values, chances = found.values, found.chances
+        if fold.errors is not None:
+            fold = replace(fold, rest_spread=fold.errors.expected(values))
         if self.how.shrink:
             fold, share = shrunk(fold, self.how.folds)
             if chances is None:
@@ -416,14 +421,11 @@ class Completing:
         )
         return made | local.best(self.how.methods, rng)
 
-    def _notes(
-        self, high: Sequence[Target], constant: Sequence[Target], scarce: Sequence[Target]
-    ) -> tuple[str, ...]:
+    def _notes(self, constant: Sequence[Target], scarce: Sequence[Target]) -> tuple[str, ...]:
         found = about_targets(self.missing, constant, scarce)
         found += unseen_categories(self.fed.tables[self.missing], self.common)
-        if any(pair.linear for pair in self.how.bases):
-            columns = len(self.fed.tables[self.given].features)
-            found += linear_map(self.given, self.missing, len(high), columns)
+        columns = len(self.fed.tables[self.given].features)
+        found += about_views(self.given, self.missing, self._views, columns, self.how.rounds)
         return tuple(found)
 
     def _remainder(self, high: Sequence[Target], filled: Mapping[str, Filled]) -> dict[str, Filled]:
@@ -434,6 +436,15 @@ class Completing:
         local = LocalRoute(self.common, {}, high, len(self.ids), self.how.folds)
         answers = local.by_method(method, self.fed.private_rng(self.missing, "remainder"))
         return {name: _merged(one, answers[name]) for name, one in filled.items()}
+
+
+def _views_of(outcome: Outcome) -> int:
+    """Predictions per remaining row: every round scores all columns that train together."""
+    views = 0
+    for names in outcome.groups:
+        group = [outcome.found[name] for name in names]
+        views += max(len(one.rounds) for one in group) * sum(one.target.width for one in group)
+    return views
 
 
 def _is_scarce(target: Target) -> bool:
@@ -453,10 +464,6 @@ def _merged(predicted: Filled, local: Filled) -> Filled:
         confidence=np.where(moved, predicted.confidence, local.confidence),
         chances=chances,
     )
-
-
-def _name_of(pair: Pair, found: Found) -> str:
-    return pair.of(classes=found.target.classes).name
 
 
 def _stops(reasons: Mapping[str, str]) -> list[str]:

@@ -1,40 +1,37 @@
 """Out-of-fold predictions of the missing party's columns: what the other's columns are worth.
 
-Holds, learns: as in pieces.py. Each common row is scored once, by the model that did not see it.
+Holds, learns: as in pieces.py. Each common row is scored once, by a model that did not see it: of a
+linear base by leaving out one row at a time (leave_one_out.py), of trees by parts that the missing
+party draws and hides, all in the same rounds. Probabilities and expected errors follow from these
+predictions at the missing party.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from vfsl.channel import Channel
-from vfsl.completion.bases import Pair, as_chances, as_values, make_pair, of_model
-from vfsl.completion.pieces import (
-    DISCLOSURES,
-    OVERLAP,
-    REST,
-    Keeper,
-    Leader,
-    Scope,
-    follow,
-    knows_scores,
+from vfsl.completion.bases import Pair, as_chances, make_pair, of_model
+from vfsl.completion.calibrating import (
+    ClassScale,
+    ErrorScale,
+    crossed_chances,
+    crossed_errors,
+    draw_parts,
 )
-from vfsl.completion.selection import Booleans, Floats
+from vfsl.completion.pieces import DISCLOSURES, HELD_OUT, OVERLAP, Keeper, Leader, follow
+from vfsl.completion.selection import Booleans, Floats, Places
 from vfsl.completion.sides import Side, context_table
 from vfsl.completion.targets import Target, targets_of
 from vfsl.completion.vfpum import OnColumns, groups_of, prepared
 from vfsl.data import PartyTable
 from vfsl.data.checks import check_count
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Roles, Share
-from vfsl.values import Array
-
-# Errors below this share of their mean count as this share: a logarithm needs a floor.
-_ERROR_FLOOR = 0.05
+from vfsl.estimators.base import Roles
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +47,13 @@ class Fold:
         What mean or frequencies of the same training rows say: numbers, or (rows, classes).
     chances : array (common rows, classes), optional
     spread : array (common rows,), optional
-        The expected error of each prediction, by a model of errors, itself out of fold; numbers.
+        The expected error of each prediction, itself out of fold; numbers.
     rest_spread : array (remaining rows,), optional
-        Likewise of the remaining rows, by the model of all common rows.
+        Likewise of the remaining rows, once they are predicted.
+    scale : ClassScale, optional
+        From linear scores of classes to probabilities, for the remaining rows.
+    errors : ErrorScale, optional
+        From predictions to expected errors, for the remaining rows.
     """
 
     target: Target
@@ -61,16 +62,29 @@ class Fold:
     chances: Floats | None = None
     spread: Floats | None = None
     rest_spread: Floats | None = None
+    scale: ClassScale | None = None
+    errors: ErrorScale | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All but the column itself, as JSON values."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        return {name: None if one is None else one.tolist() for name, one in arrays.items()}
+        return {
+            **{name: None if one is None else one.tolist() for name, one in arrays.items()},
+            "scale": None if self.scale is None else self.scale.to_dict(),
+            "errors": None if self.errors is None else asdict(self.errors),
+        }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], target: Target) -> Self:
         given = {name: content[name] for name in _ARRAYS if content[name] is not None}
-        return cls(target, **{name: np.asarray(one, dtype=float) for name, one in given.items()})
+        arrays = {name: np.asarray(one, dtype=float) for name, one in given.items()}
+        scale, errors = content["scale"], content["errors"]
+        return cls(
+            target,
+            **arrays,
+            scale=None if scale is None else ClassScale.from_dict(scale),
+            errors=None if errors is None else ErrorScale(**errors),
+        )
 
 
 _ARRAYS = ("predicted", "baseline", "chances", "spread", "rest_spread")
@@ -85,9 +99,10 @@ class CrossFit:
     base : str or Pair
         As in VFPUM.
     folds : int
+        Parts of a cross-fit of trees, and of what the missing party learns from predictions.
     spread : bool
         Also learn how large the errors of numbers are, so that confidence and intervals differ from
-        row to row. It shows the missing party one more prediction for each row and column.
+        row to row.
     """
 
     name: ClassVar[str] = "cross-fit"
@@ -120,6 +135,7 @@ class CrossFit:
             return {}
         if side is None:
             raise ConfigError(f"Party {channel.me!r} needs its table to complete it.")
+        parts = draw_parts(len(side.overlap), self.folds, rng)
         leader = Leader(channel, pair, role, rng, len(side.overlap), kept)
         targets = targets_of(side.table.take(side.overlap), columns)
         by_name = {target.name: target for target in targets}
@@ -132,8 +148,7 @@ class CrossFit:
                 lines = kept.load(f"group {number}")["folds"]
                 found |= {name: Fold.from_dict(lines[name], by_name[name]) for name in names}
                 continue
-            crossing = _Crossing(leader, side.table.party, self.folds, number)
-            made = crossing.run(group, self.spread)
+            made = _Crossing(leader, side.table.party, parts, number, self.spread).run(group)
             found |= made
             if kept is not None:
                 lines = {name: fold.to_dict() for name, fold in made.items()}
@@ -142,143 +157,123 @@ class CrossFit:
         return {name: found[name] for name in by_name}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Crossing:
     """The leader's side of one group of columns."""
 
     leader: Leader
     party: str
-    folds: int
+    parts: Places
     group: int
+    spread: bool
 
-    def run(self, group: Sequence[Target], spread: bool) -> dict[str, Fold]:
-        if group[0].classes:
-            return {group[0].name: self._classes(group[0])}
-        filled = np.column_stack([target.filled for target in group])
-        known = np.column_stack([target.known for target in group])
-        predicted, baseline = self._numbers(filled, known)
-        out = {
-            target.name: Fold(target, predicted[:, place], baseline[:, place])
-            for place, target in enumerate(group)
-        }
-        if not spread:
-            return out
-        errors = log_errors(filled - predicted, known)
-        across, _ = self._numbers(errors, known)
-        _, scores = self._fit(errors, known, Scope(OVERLAP), Scope(REST))
-        return {
-            target.name: Fold(
-                target,
-                predicted[:, place],
-                baseline[:, place],
-                spread=np.exp(across[:, place]),
-                rest_spread=np.exp(scores[:, place]),
-            )
-            for place, target in enumerate(group)
-        }
+    def run(self, group: Sequence[Target]) -> dict[str, Fold]:
+        if self.leader.pair.linear:
+            return self._leave_one_out(group)
+        (target,) = group
+        return {target.name: self._by_parts(target)}
 
-    def _numbers(self, filled: Floats, known: Booleans) -> tuple[Floats, Floats]:
-        predicted, baseline = np.zeros(filled.shape), np.zeros(filled.shape)
-        together = self._together(filled[:, 0], known[:, 0], classes=False)
-        for part in range(self.folds):
-            seen, asked = Scope("but", part, self.folds), Scope("only", part, self.folds)
-            places, rows = asked.places(len(filled), 0), seen.places(len(filled), 0)
-            weights = known[rows].astype(float)
-            sums = (filled[rows] * weights).sum(axis=0)
-            baseline[places] = sums / np.maximum(weights.sum(axis=0), 1.0)
-            if together is None:
-                _, predicted[places] = self._fit(filled, known, seen, asked)
-            else:
-                predicted[places] = of_model(together[1], together[0], part)[places]
-        return predicted, baseline
-
-    def _together(
-        self, filled: Floats, known: Booleans, *, classes: bool
-    ) -> tuple[Share, Array] | None:
-        """All folds in the same rounds, where the base knows the scores of its training rows."""
+    def _leave_one_out(self, group: Sequence[Target]) -> dict[str, Fold]:
         leader = self.leader
-        base = leader.pair.of(classes=classes)
-        if not knows_scores(base, Scope(OVERLAP), Scope(OVERLAP)):
-            return None
-        blank = np.zeros(leader.others)
-        weights = np.zeros((leader.common + leader.others, self.folds))
-        for part in range(self.folds):
-            rows = Scope("but", part, self.folds).places(leader.common, 0)
-            weights[rows, part] = known[rows]
-        target = np.concatenate([filled, blank])
-        return leader.fit(
+        columns = [target.numbers(target.filled) for target in group]
+        known = np.hstack([np.tile(one.known[:, None], (1, one.width)) for one in group])
+        below = np.zeros((leader.others, known.shape[1]))
+        _, held = leader.fit(
             self._no_columns(),
-            target.astype(np.int64) if classes else target,
-            weights,
-            classes=classes,
-            train=Scope(OVERLAP),
-            score=Scope(OVERLAP),
+            np.vstack([np.hstack(columns), below]),
+            None if known.all() else np.vstack([known.astype(float), below]),
+            classes=False,
+            train=OVERLAP,
+            score=HELD_OUT,
             group=self.group,
         )
+        blocks = np.split(held, np.cumsum([target.width for target in group])[:-1], axis=1)
+        return {
+            target.name: self._fold_of_scores(target, block)
+            if target.classes
+            else self._fold_of_values(target, block[:, 0], mean_of_others(target))
+            for target, block in zip(group, blocks, strict=True)
+        }
+
+    def _fold_of_scores(self, target: Target, scores: Floats) -> Fold:
+        """Linear scores of classes as probabilities, by a scale that did not see the row."""
+        codes, classes = target.filled.astype(np.int64), len(target.levels)
+        chances = crossed_chances(scores, codes, target.known, classes, self.parts)
+        scale = ClassScale.fit(scores[target.known], codes[target.known], classes)
+        guess = chances.argmax(axis=1).astype(np.float64)
+        return Fold(target, guess, shares_of_others(target), chances, scale=scale)
+
+    def _fold_of_values(self, target: Target, predicted: Floats, baseline: Floats) -> Fold:
+        if not self.spread:
+            return Fold(target, predicted, baseline)
+        errors, known = target.filled - predicted, target.known
+        return Fold(
+            target,
+            predicted,
+            baseline,
+            spread=crossed_errors(predicted, errors, known, self.parts),
+            errors=ErrorScale.fit(predicted[known], errors[known]),
+        )
+
+    def _by_parts(self, target: Target) -> Fold:
+        """All parts in the same rounds; the base knows the scores of its training rows."""
+        leader = self.leader
+        numbers = np.unique(self.parts)
+        weights = np.zeros((leader.common + leader.others, len(numbers)))
+        for part in numbers:
+            weights[: leader.common, part] = target.known & (self.parts != part)
+        padded = np.concatenate([target.filled, np.zeros(leader.others)])
+        share, scores = leader.fit(
+            self._no_columns(),
+            padded.astype(np.int64) if target.classes else padded,
+            weights,
+            classes=target.classes,
+            train=OVERLAP,
+            score=OVERLAP,
+            group=self.group,
+        )
+        baseline = np.zeros((leader.common, max(len(target.levels), 1)))
+        answers = np.zeros(baseline.shape)
+        for part in numbers:
+            here, use = self.parts == part, target.known & (self.parts != part)
+            found = of_model(scores, share, int(part))[here]
+            if not target.classes:
+                baseline[here, 0], answers[here] = target.filled[use].mean(), found
+                continue
+            baseline[here] = shares_of(target, use)
+            answers[here] = baseline[here]
+            # Of one class there is nothing to learn.
+            if (baseline[here][0] > 0).sum() > 1:
+                base = leader.pair.of(classes=True)
+                answers[here] = as_chances(base, share, found, len(target.levels))
+        if not target.classes:
+            return self._fold_of_values(target, answers[:, 0], baseline[:, 0])
+        return Fold(target, answers.argmax(axis=1).astype(np.float64), baseline, answers)
 
     def _no_columns(self) -> PartyTable:
         total = self.leader.common + self.leader.others
         return context_table(self.party, None, total, [], placeholder=not self.leader.pair.linear)
 
-    def _fit(
-        self, filled: Floats, known: Booleans, train: Scope, score: Scope
-    ) -> tuple[object, Floats]:
-        """Numbers from some common rows for others, in their units."""
-        leader = self.leader
-        blank = np.zeros((leader.others, filled.shape[1]))
-        target = np.vstack([filled, blank])
-        weights = None if known.all() else np.vstack([known.astype(float), blank])
-        share, scores = leader.fit(
-            self._no_columns(),
-            target[:, 0] if target.shape[1] == 1 else target,
-            weights,
-            classes=False,
-            train=train,
-            score=score,
-            group=self.group,
-        )
-        return share, as_values(leader.pair.numbers, share, scores)
 
-    def _classes(self, target: Target) -> Fold:
-        leader, size = self.leader, len(target.levels)
-        codes = np.concatenate([target.filled, np.zeros(leader.others)]).astype(np.int64)
-        weights = np.concatenate([target.known, np.zeros(leader.others)]).astype(float)[:, None]
-        chances, baseline = np.zeros((leader.common, size)), np.zeros((leader.common, size))
-        together = self._together(target.filled, target.known, classes=True)
-        for part in range(self.folds):
-            seen, asked = Scope("but", part, self.folds), Scope("only", part, self.folds)
-            rows, places = seen.places(leader.common, 0), asked.places(leader.common, 0)
-            counts = np.bincount(codes[rows], weights=weights[rows, 0], minlength=size)
-            baseline[places] = counts / max(counts.sum(), 1.0)
-            if (counts > 0).sum() < 2:
-                # One class only: there is nothing to train, and nothing to ask.
-                chances[places] = baseline[places]
-                continue
-            if together is not None:
-                share, scores = together
-                found = of_model(scores, share, part)[places]
-                chances[places] = as_chances(leader.pair.classes, share, found, size)
-                continue
-            share, scores = leader.fit(
-                self._no_columns(),
-                codes,
-                None if target.known.all() else weights,
-                classes=True,
-                train=seen,
-                score=asked,
-                group=self.group,
-            )
-            chances[places] = as_chances(leader.pair.classes, share, scores, size)
-        guess = chances.argmax(axis=1).astype(np.float64)
-        return Fold(target, guess, baseline, chances)
+def mean_of_others(target: Target) -> Floats:
+    """The mean of all known cells but the row's own."""
+    known, values = target.known, target.filled
+    total, count = values[known].sum(), known.sum()
+    alone = (total - values) / max(count - 1, 1)
+    return np.asarray(np.where(known, alone, total / max(count, 1)))
 
 
-def log_errors(residuals: Floats, known: Booleans) -> Floats:
-    """The logarithm of absolute errors, floored; 0 error where a cell is unknown."""
-    absolute = np.abs(residuals)
-    mean = (absolute * known).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    floor = np.maximum(_ERROR_FLOOR * mean, 1e-12)
-    return np.asarray(np.log(np.maximum(absolute, floor)))
+def shares_of_others(target: Target) -> Floats:
+    """The shares of the classes among all known cells but the row's own, (rows, classes)."""
+    hot = np.eye(len(target.levels))[target.filled.astype(np.int64)] * target.known[:, None]
+    counts = hot.sum(axis=0) - hot
+    return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0))
+
+
+def shares_of(target: Target, use: Booleans) -> Floats:
+    """The shares of the classes among some rows."""
+    counts = np.bincount(target.filled[use].astype(np.int64), minlength=len(target.levels))
+    return np.asarray(counts / max(counts.sum(), 1))
 
 
 def skills(folds: Mapping[str, Fold]) -> dict[str, tuple[float, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,8 +21,20 @@ from vfsl.record import StepRecord
 
 # What a preset stands for, where a parameter is left to it.
 PRESETS: dict[str, dict[str, Any]] = {
-    "default": {"tau": None, "confidence": "spread", "context": "none", "shrink": True},
-    "seed": {"tau": 0.5, "confidence": "seed", "context": "preliminary", "shrink": False},
+    "default": {
+        "tau": None,
+        "rounds": 1,
+        "confidence": "spread",
+        "context": "none",
+        "shrink": True,
+    },
+    "seed": {
+        "tau": 0.5,
+        "rounds": 10,
+        "confidence": "seed",
+        "context": "preliminary",
+        "shrink": False,
+    },
 }
 
 
@@ -56,8 +68,11 @@ class FedPSG:
         Local methods that "auto" tries as well.
     base : str, Pair, or sequence of those
         The federated estimator of VFPU-M; of several the best of each column is taken.
-    alpha, k, rounds, confidence, context, stop
+    alpha, k, confidence, context, stop
         As in `VFPUM`.
+    rounds : int, optional
+        As in `VFPUM`: 1 by default, 10 in the papers' preset. Each round shows the missing party
+        one more prediction per remaining row and column.
     remainder : {"predict", "leave"} or a local method
         Cells that never got a pseudo-label: the last model's prediction (their round is 0), left
         missing, or that method's.
@@ -81,7 +96,7 @@ class FedPSG:
     base: str | Pair | Sequence[str | Pair] = "linear"
     alpha: float = 0.8
     k: float = 0.1
-    rounds: int = 10
+    rounds: int | None = None
     confidence: str | None = None
     context: str | None = None
     remainder: Method = "predict"
@@ -158,10 +173,10 @@ class FedPSG:
             tau=self._tau(),
             low=self.low,
             methods=tuple(self.methods),
-            bases=tuple(replace(make_pair(base), folds=self.folds) for base in bases),
+            bases=tuple(make_pair(base) for base in bases),
             alpha=self.alpha,
             k=self.k,
-            rounds=self.rounds,
+            rounds=self._preset("rounds"),
             confidence=self._preset("confidence"),
             context=self._preset("context"),
             remainder=self.remainder,
@@ -172,7 +187,7 @@ class FedPSG:
             shift=self.shift,
             stop=self.stop,
         )
-        made.model(made.bases[0], self.rounds).check()
+        made.model(made.bases[0], made.rounds).check()
         return made
 
     def _preset(self, name: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vfsl.completion.calibrating import ClassScale, plain_chances
 from vfsl.completion.selection import Floats, Moves
 from vfsl.completion.sides import Components
 from vfsl.completion.targets import Target
@@ -37,6 +38,8 @@ class Found:
         Of a category: at the round in which a row moved, else of the last round.
     confidence : array (remaining rows,)
         Likewise.
+    scale : ClassScale, optional
+        How linear scores of a category become probabilities.
     rounds : list of dict
         For each round: how many rows were left, confident and chosen, and the confidence bound.
     stop_reason : str
@@ -47,8 +50,13 @@ class Found:
     predicted: Floats
     chances: Floats | None
     confidence: Floats
+    scale: ClassScale | None = None
     rounds: list[dict[str, Any]] = field(default_factory=list)
     stop_reason: str = ALL_ROUNDS
+
+    def chances_of(self, scores: Floats) -> Floats:
+        """Probabilities of a category behind linear scores of its classes."""
+        return plain_chances(scores) if self.scale is None else self.scale.chances(scores)
 
     @property
     def values(self) -> Floats:
@@ -64,6 +72,7 @@ class Found:
             "predicted": self.predicted.tolist(),
             "chances": None if self.chances is None else self.chances.tolist(),
             "confidence": self.confidence.tolist(),
+            "scale": None if self.scale is None else self.scale.to_dict(),
             "rounds": self.rounds,
             "stop_reason": self.stop_reason,
         }
@@ -85,6 +94,7 @@ class Found:
             np.asarray(content["predicted"], dtype=float),
             chances,
             np.asarray(content["confidence"], dtype=float),
+            None if content["scale"] is None else ClassScale.from_dict(content["scale"]),
             list(content["rounds"]),
             content["stop_reason"],
         )
@@ -103,22 +113,30 @@ class Outcome:
     components: Components | None = None
 
 
-def posed(found: Sequence[Found], common: int) -> tuple[Any, Floats]:
+def pose_targets(found: Sequence[Found], *, linear: bool) -> tuple[Any, Floats]:
     """Targets and row weights of D_L over all rows; what is not in D_L weighs nothing."""
     columns, weights = [], []
     for one in found:
         moved = one.moves.moved
         values = np.where(moved, one.moves.values, one.target.filler)
-        columns.append(np.concatenate([one.target.filled, values]))
-        weights.append(np.concatenate([one.target.known, moved]).astype(np.float64))
-    if found[0].target.classes:
-        return columns[0].astype(np.int64), np.column_stack(weights)
+        column = np.concatenate([one.target.filled, values])
+        weight = np.concatenate([one.target.known, moved]).astype(np.float64)
+        columns.append(one.target.numbers(column) if linear else column)
+        weights.append(np.tile(weight[:, None], (1, one.target.width if linear else 1)))
+    if linear:
+        return np.hstack(columns), np.hstack(weights)
     # Trees take one target at a time, without a second axis.
-    target = columns[0] if len(columns) == 1 else np.column_stack(columns)
-    return target, np.column_stack(weights)
+    (target,) = columns
+    return target.astype(np.int64) if found[0].target.classes else target, np.hstack(weights)
 
 
-def nothing_yet(target: Target, others: int) -> Found:
+def split_by_target(found: Sequence[Found], values: Floats) -> list[Floats]:
+    """What a linear model predicts, (rows, numbers of all targets), for each target."""
+    edges = np.cumsum([one.target.width for one in found])
+    return np.split(values, edges[:-1], axis=1)
+
+
+def nothing_yet(target: Target, others: int, scale: ClassScale | None = None) -> Found:
     """A column before the first round."""
     chances = np.zeros((others, len(target.levels))) if target.classes else None
     return Found(
@@ -127,4 +145,5 @@ def nothing_yet(target: Target, others: int) -> Found:
         np.full(others, np.nan),
         chances,
         np.full(others, np.nan),
+        scale,
     )

@@ -39,12 +39,22 @@ def unseen_categories(table: PartyTable, common: PartyTable) -> list[str]:
     return found
 
 
-def linear_map(given: str, missing: str, predicted: int, columns: int) -> list[str]:
-    """What many linear predictions show of the columns that they come from."""
-    if predicted < columns:
+def about_views(given: str, missing: str, views: int, columns: int, rounds: int) -> list[str]:
+    """What predictions of the same rows show together of the columns that they come from.
+
+    ``views``: how many exact predictions per remaining row the missing party has seen, over all
+    columns, classes and rounds.
+    """
+    if not views:
         return []
+    seen = f"{missing} has seen {counted(views, 'exact prediction')} per remaining row of {given}"
+    if rounds > 1:
+        seen += f", over {rounds} rounds"
+    rank = min(views, columns)
+    if views < columns:
+        return [f"{seen}: they can show {rank} of {counted(columns, 'dimension')} of its columns."]
     return [
-        f"{predicted} columns were predicted by a linear model from {columns}: together the "
-        f"predictions show party {missing} the columns of {given} up to a linear map. Route fewer "
-        "columns, or use trees."
+        f"{seen}, which has {counted(columns, 'column')}: with a linear base they show the columns "
+        f"of {given} up to a linear map (rank {rank} of {columns}). Route fewer columns, use one "
+        "round, or use trees."
     ]

@@ -5,24 +5,25 @@ Holds   the label holder (the missing party): the columns to be predicted, for c
         the secret key, no data.
 Learns  the label holder: how many remaining rows there are, and beyond what the base estimator
         shows (see its file) one prediction for each scored row, column and piece. The feature
-        holder: what the base shows it, and how many pieces there are. Which remaining rows have
-        joined the training rows enters as encrypted row weights only.
+        holder: what the base shows it, and how many pieces there are. Which rows train a model
+        (the parts of a cross-fit of trees, remaining rows with a pseudo-label) enters as encrypted
+        row weights only.
 
-Common rows come first in both parties' order, so "overlap", "all" and the parts of a cross-fit,
-which follow from the place in the common order, need no list of rows.
+Common rows come first in both parties' order, so "overlap" and "all" need no list of rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Protocol
 
 import numpy as np
 
 from vfsl.channel import Channel, expect_integer
-from vfsl.completion.bases import Pair, fresh_scores
+from vfsl.completion import leave_one_out
+from vfsl.completion.bases import Pair, fresh_scores, penalty_of
 from vfsl.completion.selection import Floats, Places
 from vfsl.completion.sides import Side
 from vfsl.data import PartyTable
@@ -43,14 +44,16 @@ DISCLOSURES: Disclosures = {
     ),
     "work": Disclosure(
         dict,
-        "whether numbers or classes are predicted next, from which rows that both know, and "
+        "whether numbers or classes are predicted next, whether common or all rows train, and "
         "whether common or remaining rows are scored: the leader then has a prediction for "
         "each of them",
     ),
 }
 
 NUMBERS, CLASSES, END = "numbers", "classes", "end"
-OVERLAP, ALL, REST, NONE = "overlap", "all", "rest", "none"
+# Rows that train: the common ones, or all. Rows that are scored: nobody, the remaining ones, the
+# common ones by a base that knows their scores, or those held out of a linear model, one by one.
+OVERLAP, ALL, REST, HELD_OUT, NONE = "overlap", "all", "rest", "held out", "none"
 
 
 class Keeper(Protocol):
@@ -61,42 +64,13 @@ class Keeper(Protocol):
     def load(self, name: str) -> Any: ...
 
 
-@dataclass(frozen=True)
-class Scope:
-    """Which rows: all common ones, all, the others, one part of a cross-fit or all but it."""
-
-    name: str
-    part: int = 0
-    parts: int = 0
-
-    def places(self, common: int, others: int) -> Places:
-        """Places in the order of common rows, then the others."""
-        if self.name == ALL:
-            return np.arange(common + others)
-        if self.name == REST:
-            return np.arange(common, common + others)
-        chosen = np.arange(common)
-        if self.name == "only":
-            return np.asarray(chosen[chosen % self.parts == self.part])
-        if self.name == "but":
-            return np.asarray(chosen[chosen % self.parts != self.part])
-        return chosen
-
-    def to_wire(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_wire(cls, value: Any, sender: str) -> Scope:
-        names = (OVERLAP, ALL, REST, NONE, "only", "but")
-        if not isinstance(value, Mapping) or value.get("name") not in names:
-            raise ProtocolError(f"Party {sender!r} ordered rows in no readable form.", sender)
-        part, parts = (
-            expect_integer(value.get(name), sender=sender, name=name, low=0, high=1000)
-            for name in ("part", "parts")
-        )
-        if value["name"] in ("only", "but") and part >= parts:
-            raise ProtocolError(f"Party {sender!r} ordered part {part} of {parts}.", sender)
-        return cls(value["name"], part, parts)
+def places_of(rows: str, common: int, others: int) -> Places:
+    """Places of these rows in the order of common rows, then the others."""
+    if rows == ALL:
+        return np.arange(common + others)
+    if rows == REST:
+        return np.arange(common, common + others)
+    return np.arange(0 if rows == NONE else common)
 
 
 @dataclass(eq=False)
@@ -149,8 +123,8 @@ class Leader:
         weights: Floats | None,
         *,
         classes: bool,
-        train: Scope,
-        score: Scope,
+        train: str,
+        score: str,
         group: int,
     ) -> tuple[Share, Array]:
         """Train on some rows and score others.
@@ -168,26 +142,27 @@ class Leader:
         -------
         share : Share
         scores : array
-            Of the scored rows, as the base gives them.
+            Of the scored rows, as the base gives them; of held-out rows in units of the target.
         """
         base = self.pair.of(classes=classes)
         here = self.channel.within(f"piece {self.pieces}")
-        order = {
-            "task": CLASSES if classes else NUMBERS,
-            "train": train.to_wire(),
-            "score": score.to_wire(),
-            "group": group,
-        }
+        task = CLASSES if classes else NUMBERS
         for party in self._told:
-            here.send(party, "work", order)
-        trained = train.places(self.common, self.others)
+            here.send(party, "work", {"task": task, "train": train, "score": score, "group": group})
+        trained = places_of(train, self.common, self.others)
         part = Part(table, trained, target[trained], None if weights is None else weights[trained])
         rng = np.random.default_rng([*self._words, self.pieces])
         self.pieces += 1
         share = base.train(here, part, role=self.role, rng=rng)
         if share is None:
             raise ConfigError("The base of VFPU-M gave the label holder no share of the model.")
-        scored = score.places(self.common, self.others)
+        if score == HELD_OUT:
+            known = np.ones(target[trained].shape, dtype=bool) if weights is None else weights > 0
+            apart = here.within("held out", leave_one_out.DISCLOSURES)
+            return share, leave_one_out.hold_out_missing(
+                apart, target[trained], known[: len(trained)], share, self.role
+            )
+        scored = places_of(score, self.common, self.others)
         if knows_scores(base, train, score):
             return share, fresh_scores(base, share)[scored]
         if not len(scored):
@@ -228,38 +203,65 @@ def follow(
         order = here.receive(leader, "work")
         if order.get("task") == END:
             return shares
-        base, group = _ordered(order, pair, leader)
-        train, score = (Scope.from_wire(order.get(name), leader) for name in ("train", "score"))
+        base, train, score, group = _ordered(order, pair, leader)
         random = np.random.default_rng([*words, number])
         number += 1
         share = base.train(here, _part(side, train), role=role, rng=random)
-        knows = knows_scores(base, train, score)
-        scored = None if side is None else score.places(len(side.overlap), len(side.rest))
-        if not knows and score.name != NONE and (scored is None or len(scored)):
-            base.score(here.within("ask"), _part(side, score), share, role=role)
+        _follow_score(here, base, side, share, train, score, role)
         if share is not None and side is not None:
             shares[group] = share
             if kept is not None:
                 kept.save(_name(group), {"share": plain(share), "pieces": number})
 
 
-def knows_scores(base: Estimator, train: Scope, score: Scope) -> bool:
+def _follow_score(
+    channel: Channel,
+    base: Estimator,
+    side: Side | None,
+    share: Share | None,
+    train: str,
+    score: str,
+    role: Roles,
+) -> None:
+    """The given party's or the key holder's side of scoring what the leader has ordered."""
+    if score == HELD_OUT:
+        apart = channel.within("held out", leave_one_out.DISCLOSURES)
+        part = _part(side, train)
+        if part is None or share is None:
+            leave_one_out.hold_out_key_holder(apart, role)
+        else:
+            leave_one_out.hold_out_given(apart, part, share, penalty_of(base), role)
+        return
+    if knows_scores(base, train, score) or score == NONE:
+        return
+    part = _part(side, score)
+    if part is None or len(part.rows):
+        base.score(channel.within("ask"), part, share, role=role)
+
+
+def knows_scores(base: Estimator, train: str, score: str) -> bool:
     """Whether the scored rows are training rows of a base that knows their scores anyway."""
-    among = train.name == ALL or train.name == score.name == OVERLAP
+    among = train == ALL or train == score == OVERLAP
     return among and hasattr(base, "training_scores")
 
 
-def _ordered(order: Mapping[str, Any], pair: Pair, leader: str) -> tuple[Estimator, int]:
-    if order.get("task") not in (NUMBERS, CLASSES):
+def _ordered(order: Mapping[str, Any], pair: Pair, leader: str) -> tuple[Estimator, str, str, int]:
+    """The estimator, the rows that train, those that are scored, and the group of an order."""
+    task, train, score = (order.get(name) for name in ("task", "train", "score"))
+    if task not in (NUMBERS, CLASSES) or (task == CLASSES and pair.classes is None):
         raise ProtocolError(f"Party {leader!r} ordered unknown work.", leader)
+    base = pair.of(classes=task == CLASSES)
+    allowed = (REST, NONE, HELD_OUT) if pair.linear else (REST, NONE, OVERLAP)
+    if train not in (OVERLAP, ALL) or score not in allowed:
+        raise ProtocolError(f"Party {leader!r} ordered rows in no readable form.", leader)
     group = expect_integer(order.get("group"), sender=leader, name="group", low=0, high=_MOST)
-    return pair.of(classes=order["task"] == CLASSES), group
+    return base, train, score, group
 
 
-def _part(side: Side | None, scope: Scope) -> Part | None:
+def _part(side: Side | None, rows: str) -> Part | None:
     if side is None:
         return None
-    return Part(side.table, side.rows[scope.places(len(side.overlap), len(side.rest))])
+    return Part(side.table, side.rows[places_of(rows, len(side.overlap), len(side.rest))])
 
 
 def plain(share: Share) -> dict[str, Any]:

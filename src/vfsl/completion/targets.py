@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from vfsl.completion.calibrating import indicators
 from vfsl.completion.selection import Booleans, Floats
 from vfsl.data import Kind, PartyTable, codes
 from vfsl.data.codes import CategoryCode, Code, NumericCode
@@ -47,6 +48,15 @@ class Target:
     @property
     def levels(self) -> list[Any]:
         return list(self.code.levels) if isinstance(self.code, CategoryCode) else []
+
+    @property
+    def width(self) -> int:
+        """How many numbers a linear model predicts for it: one, or one for each class but one."""
+        return len(self.levels) - 1 if self.classes else 1
+
+    def numbers(self, values: Floats) -> Floats:
+        """Values of it as a linear model predicts them, (rows, width)."""
+        return indicators(values, len(self.levels)) if self.classes else values[:, None]
 
     @property
     def filler(self) -> float:

@@ -2,10 +2,11 @@
 
 Holds   the missing party: its columns for common rows; the given party: its columns for common and
         remaining rows; the key holder: the secret key, no data.
-Learns  the missing party: predictions of its own columns for the given party's remaining rows. Of a
-        linear base they are linear combinations of the given party's columns: as many predicted
-        columns as the given party has show its table up to a linear map. The given party: nothing
-        beyond what the base shows it. See pieces.py.
+Learns  the missing party: in each round predictions of its own columns for the given party's
+        remaining rows, one per column (per class but one of a category). Of a linear base they are
+        linear combinations of the given party's columns: as many of them as the given party has
+        columns show its table up to a linear map. The given party: nothing beyond what the base
+        shows it. See pieces.py.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from vfsl.channel import Channel, expect_integer
 from vfsl.completion.bases import ROWS_PER_COLUMN, Pair, as_chances, as_values, make_pair
+from vfsl.completion.calibrating import ClassScale, ErrorScale
 from vfsl.completion.found import (
     ALL_MOVED,
     NOBODY,
@@ -25,7 +27,8 @@ from vfsl.completion.found import (
     Found,
     Outcome,
     nothing_yet,
-    posed,
+    pose_targets,
+    split_by_target,
 )
 from vfsl.completion.pieces import (
     ALL,
@@ -36,7 +39,6 @@ from vfsl.completion.pieces import (
     REST,
     Keeper,
     Leader,
-    Scope,
     follow,
     plain,
 )
@@ -53,6 +55,7 @@ from vfsl.data import PartyTable
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.estimators.base import Part, Roles, Share
+from vfsl.values import Array
 
 # Which columns are next, how many are done, of how many.
 OnColumns = Callable[[Sequence[str], int, int], None]
@@ -70,17 +73,18 @@ class VFPUM:
     Parameters
     ----------
     base : {"linear", "rf", "gbdt", "xgb", "lgb"} or Pair
-        The federated estimator; a linear base trains all numeric columns in the same rounds.
+        The federated estimator; a linear base trains all columns in the same rounds.
     alpha : float
         Least confidence of a pseudo-label (α).
     k : float
         The share of the confident rows that a round takes, rounded up.
     rounds : int
-        Most rounds (T). 1 is a direct model of the common rows.
+        Maximum number of rounds (T). 1 is a direct model of the common rows. Every further round
+        shows the missing party one more prediction per remaining row and column.
     confidence : {"seed", "spread"}
         For numbers: 1 − |ŷ − μ|/σ of the seeds, which favours predictions near the mean, or how
-        small an error is expected by a model of errors (``spread`` of ``train``). Categories use
-        their largest probability.
+        small an error is to be expected of the prediction (``errors`` of ``train``). Categories
+        use their largest probability.
     context : {"none", "preliminary"}
         Whether the missing party's other columns take part, on remaining rows by a first fill.
     stop : callable, optional
@@ -92,7 +96,7 @@ class VFPUM:
     base: str | Pair = "linear"
     alpha: float = 0.8
     k: float = 0.1
-    rounds: int = 10
+    rounds: int = 1
     confidence: str = "seed"
     context: str = "none"
     stop: Stop | None = None
@@ -106,7 +110,8 @@ class VFPUM:
         rng: np.random.Generator,
         columns: Sequence[str] = (),
         context: PartyTable | None = None,
-        spread: Mapping[str, Floats] | None = None,
+        errors: Mapping[str, ErrorScale] | None = None,
+        scales: Mapping[str, ClassScale] | None = None,
         kept: Keeper | None = None,
         on_columns: OnColumns | None = None,
     ) -> Outcome:
@@ -120,8 +125,11 @@ class VFPUM:
             At the missing party: the columns to predict.
         context : PartyTable, optional
             At the missing party: its columns for all rows, those of remaining rows preliminary.
-        spread : mapping, optional
-            At the missing party: the expected error of each remaining row, by numeric column.
+        errors : mapping, optional
+            At the missing party: how large an error to expect of a prediction, by numeric column.
+        scales : mapping, optional
+            At the missing party: how linear scores of a category become probabilities; without one
+            they count as probabilities themselves.
         kept : Keeper, optional
             Where this party keeps finished groups of columns, to go on from after a failure.
         on_columns : callable, optional
@@ -134,7 +142,8 @@ class VFPUM:
             if side is None:
                 raise ConfigError(f"Party {channel.me!r} needs its table to complete it.")
             leader = Leader(channel, pair, role, rng, len(side.overlap), kept)
-            return self._lead(leader, side, columns, context, spread or {}, on_columns)
+            learned = _Learned(errors or {}, scales or {})
+            return self._lead(leader, side, columns, context, learned, on_columns)
         components = None
         if side is not None:
             side, components = prepared(side, pair)
@@ -205,19 +214,16 @@ class VFPUM:
         answers: dict[str, Floats] = {}
         for group, names in enumerate(outcome.groups):
             here = channel.within(f"group {group}")
-            targets = [outcome.found[name].target for name in names]
-            classes = targets[0].classes
+            found = [outcome.found[name] for name in names]
+            classes = found[0].target.classes and not pair.linear
             for party in (given, role.key_holder):
                 here.send(party, "work", {"task": CLASSES if classes else NUMBERS})
-            base, share = pair.of(classes=classes), outcome.shares[group]
+            share = outcome.shares[group]
             table = context_table(channel.me, None, rows, [], placeholder=not pair.linear)
             part = Part(table, np.arange(rows, dtype=np.int64))
-            scores = np.asarray(base.score(here, part, share, role=role))
-            if classes:
-                answers[names[0]] = as_chances(base, share, scores, len(targets[0].levels))
-            else:
-                values = as_values(base, share, scores)
-                answers |= {name: values[:, place] for place, name in enumerate(names)}
+            scores = np.asarray(pair.of(classes=classes).score(here, part, share, role=role))
+            for one, answer in zip(found, answers_of(pair, share, scores, found), strict=True):
+                answers[one.target.name] = answer if one.target.classes else answer[:, 0]
         return answers
 
     def _lead(
@@ -226,7 +232,7 @@ class VFPUM:
         side: Side,
         columns: Sequence[str],
         context: PartyTable | None,
-        spread: Mapping[str, Floats],
+        learned: _Learned,
         on_columns: OnColumns | None,
     ) -> Outcome:
         targets = targets_of(side.table.take(side.overlap), columns)
@@ -244,7 +250,7 @@ class VFPUM:
                 ]
                 outcome.shares[number] = Share(**content["share"])
             else:
-                found, share = self._loop(leader, side, group, context, spread, number)
+                found, share = self._loop(leader, side, group, context, learned, number)
                 outcome.shares[number] = share
                 if leader.kept is not None:
                     content = {
@@ -263,45 +269,44 @@ class VFPUM:
         side: Side,
         group: Sequence[Target],
         context: PartyTable | None,
-        spread: Mapping[str, Floats],
+        learned: _Learned,
         number: int,
     ) -> tuple[list[Found], Share]:
         """All rounds of columns that train together."""
-        classes = group[0].classes
+        linear = leader.pair.linear
+        classes = group[0].classes and not linear
         own = None if self.context == "none" else context
         table = context_table(
             side.table.party,
             own,
             leader.common + leader.others,
             [target.name for target in group],
-            placeholder=not leader.pair.linear,
+            placeholder=not linear,
         )
-        if own is not None and leader.pair.linear:
-            most = columns_for(leader.common, leader.pair.folds)
+        if own is not None and linear:
+            most = columns_for(leader.common)
             table = Components.fit(table, leader.common, most).transform(table)
-        found = [nothing_yet(target, leader.others) for target in group]
+        found = [
+            nothing_yet(target, leader.others, learned.scales.get(target.name)) for target in group
+        ]
         open_: list[Found] = list(found)
         share: Share | None = None
         for turn in range(1, self.rounds + 1):
             moved = any(one.moves.moved.any() for one in found)
-            target, weights = posed(found, leader.common)
+            target, weights = pose_targets(found, linear=linear)
             share, scores = leader.fit(
                 table,
                 target,
                 weights if moved or (weights[: leader.common] != 1).any() else None,
                 classes=classes,
-                train=Scope(ALL if moved else OVERLAP),
-                score=Scope(REST),
+                train=ALL if moved else OVERLAP,
+                score=REST,
                 group=number,
             )
-            base = leader.pair.of(classes=classes)
-            for place, one in enumerate(found):
-                if classes:
-                    answer = as_chances(base, share, scores, len(one.target.levels))
-                else:
-                    answer = as_values(base, share, scores)[:, [place]]
+            answers = answers_of(leader.pair, share, scores, found)
+            for one, answer in zip(found, answers, strict=True):
                 if one in open_:
-                    self._round(one, turn, answer, spread.get(one.target.name))
+                    self._round(one, turn, answer, learned.errors.get(one.target.name))
             open_ = [one for one in open_ if not self._ended(one, turn)]
             if not open_:
                 break
@@ -309,8 +314,8 @@ class VFPUM:
             raise ConfigError("VFPU-M needs at least one round.")
         return found, share
 
-    def _round(self, one: Found, number: int, answer: Floats, spread: Floats | None) -> None:
-        """Steps 2 to 5 of the seed for one column."""
+    def _round(self, one: Found, number: int, answer: Floats, errors: ErrorScale | None) -> None:
+        """Confidence, candidates, choice and pseudo-labels of one round for one column."""
         waiting = one.moves.waiting
         if one.target.classes:
             guess = answer.argmax(axis=1).astype(np.float64)
@@ -320,8 +325,8 @@ class VFPUM:
             now = sure[waiting]
         else:
             guess = answer[:, 0]
-            if self.confidence == "spread" and spread is not None:
-                sure = spread_confidence(spread, one.target.deviation)
+            if self.confidence == "spread" and errors is not None:
+                sure = spread_confidence(errors.expected(guess), one.target.deviation)
                 now = sure[waiting]
             else:
                 now = value_confidence(guess[waiting])
@@ -376,18 +381,44 @@ def prepared(side: Side, pair: Pair) -> tuple[Side, Components | None]:
     """The given party's columns as its base takes them."""
     if not pair.linear:
         return side, None
-    return principal(side, columns_for(len(side.overlap), pair.folds))
+    return principal(side, columns_for(len(side.overlap)))
 
 
-def columns_for(common: int, folds: int) -> int:
-    """How many columns a party may bring to a linear model that a cross-fit trains as well."""
-    return max(common * (folds - 1) // folds // ROWS_PER_COLUMN, 1)
+@dataclass(frozen=True)
+class _Learned:
+    """What the missing party knows of a base from held-out rows, by column."""
+
+    errors: Mapping[str, ErrorScale]
+    scales: Mapping[str, ClassScale]
+
+
+def answers_of(pair: Pair, share: Share, scores: Array, found: Sequence[Found]) -> list[Floats]:
+    """Predictions of columns that trained together: numbers (rows, 1), or probabilities."""
+    if pair.linear:
+        blocks = split_by_target(found, as_values(pair.numbers, share, scores))
+        return [
+            one.chances_of(block) if one.target.classes else block
+            for one, block in zip(found, blocks, strict=True)
+        ]
+    (one,) = found
+    base = pair.of(classes=one.target.classes)
+    if one.target.classes:
+        return [as_chances(base, share, scores, len(one.target.levels))]
+    return [as_values(base, share, scores)]
+
+
+def columns_for(common: int) -> int:
+    """How many columns a party may bring to a linear model."""
+    return max(common // ROWS_PER_COLUMN, 1)
 
 
 def groups_of(targets: Sequence[Target], pair: Pair, *, together: bool = True) -> list[list[str]]:
-    """Which columns train in the same rounds: all numbers of a linear base, else each alone."""
-    numbers = [target.name for target in targets if not target.classes]
-    alone = [[target.name] for target in targets if target.classes]
-    if pair.linear and together and numbers:
-        return [numbers, *alone]
-    return [[name] for name in numbers] + alone
+    """Which columns train in the same rounds: all of a linear base, else each alone.
+
+    Those with unknown cells apart: they have row weights, which cost the others.
+    """
+    if not pair.linear or not together:
+        return [[target.name] for target in targets]
+    whole = [target.name for target in targets if target.known.all()]
+    holed = [target.name for target in targets if not target.known.all()]
+    return [group for group in (whole, holed) if group]

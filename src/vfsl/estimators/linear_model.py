@@ -156,7 +156,7 @@ class LinearModel(ABC):
         if part is None or share is None:
             raise ConfigError(f"Party {channel.me!r} needs data and its share of the model.")
         key = receive_key(channel, role)
-        columns = _apply_encoding(part, share)
+        columns = encoded_columns(part, share)
         if channel.me == role.label_holder:
             columns = np.column_stack([columns, np.ones(len(columns))])
         weights = np.asarray(share.state["weights"], dtype=np.float64)
@@ -276,7 +276,8 @@ def _encode_columns(part: Part, rows: Rows) -> tuple[dict[str, Any], Floats]:
     return {"encoder": encoder.to_dict(), "centres": centres.tolist()}, matrix - centres
 
 
-def _apply_encoding(part: Part, share: Share) -> Floats:
+def encoded_columns(part: Part, share: Share) -> Floats:
+    """A party's columns as its share of a fitted model takes them."""
     encoder = Encoder.from_dict(share.state["encoder"])
     matrix = encoder.transform(part.table.take(part.rows)).matrix
     return np.asarray(matrix - np.asarray(share.state["centres"], dtype=np.float64))
