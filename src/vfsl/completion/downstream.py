@@ -7,9 +7,9 @@ Learns  the given party: what the trees show a label holder; for the weighted wa
         of its remaining rows was completed, in tenths. The missing party: what trees show a feature
         holder.
 
-Each way trains one model for each fold and one for all rows, in the same rounds: rows of a fold
-weigh nothing in its model. The label holder of trees knows the scores of all training rows, so
-held-out scores need no message.
+Each way trains one model for each fold and one for all rows, in the same rounds: rows of a fold,
+which the given party draws and hides, weigh nothing in its model. The label holder of trees knows
+the scores of all training rows, so held-out scores need no message.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import pandas as pd
 
 from vfsl.channel import Channel, expect_array
 from vfsl.completion.bases import of_model
-from vfsl.completion.selection import Floats
+from vfsl.completion.calibrating import draw_parts
+from vfsl.completion.selection import Floats, Places
 from vfsl.completion.sides import Side
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, DataError
@@ -141,6 +142,7 @@ class Downstream:
         sure = self._shared_confidence(channel, side, role, confidence)
         done: dict[str, Trained] = {}
         words = [int(word) for word in rng.integers(0, 1 << 32, 4)]
+        parts = draw_parts(0 if side is None else len(side.overlap), self.folds, rng)
         for number, way in enumerate(self.ways):
             here = channel.within(f"way {number}")
             alone = way.fill is None
@@ -150,10 +152,10 @@ class Downstream:
             roles = replace(role, feature_holders=()) if alone else role
             part = None
             if side is not None:
-                part = self._part(way, side, target, tables, sure, leads)
+                part = self._part(way, side, target, tables, sure, parts if leads else None)
             random = np.random.default_rng([*words, number])
             share = self.base.train(here, part, role=roles, rng=random)
-            done[way.name] = Trained(share, self._held(share, side) if leads else None)
+            done[way.name] = Trained(share, self._held(share, parts) if leads else None)
         return done
 
     def score(
@@ -202,10 +204,11 @@ class Downstream:
         target: Array | None,
         tables: Mapping[str, PartyTable] | None,
         sure: Floats | None,
-        leads: bool,
+        parts: Places | None,
     ) -> Part:
+        """What a party brings to a way; ``parts`` at the label holder only."""
         common = len(side.overlap)
-        if not leads:
+        if parts is None:
             if tables is None or way.fill is None:
                 raise ConfigError("The missing party needs its columns for all rows.")
             table = tables[way.fill]
@@ -218,28 +221,21 @@ class Downstream:
             # A row completed with no confidence still has the label holder's own columns.
             own[common:] = 0.1 + 0.9 * sure
         return Part(
-            side.table, rows, target[: len(rows)], own[:, None] * self._weights(len(rows), common)
+            side.table, rows, target[: len(rows)], own[:, None] * self._weights(len(rows), parts)
         )
 
-    def _weights(self, rows: int, common: int) -> Floats:
+    def _weights(self, rows: int, parts: Places) -> Floats:
         """(rows, folds + 1): 0 where a row is held out of a fold's model; the last has all rows."""
         weights = np.ones((rows, self.folds + 1))
-        places = np.arange(common)
-        for part in range(self.folds):
-            weights[places[places % self.folds == part], part] = 0.0
+        weights[np.arange(len(parts)), parts] = 0.0
         return weights
 
-    def _held(self, share: Share | None, side: Side | None) -> Floats | None:
-        if share is None or side is None or share.scores is None:
+    def _held(self, share: Share | None, parts: Places) -> Floats | None:
+        if share is None or share.scores is None:
             return None
-        common = len(side.overlap)
-        places = np.arange(common)
+        common = len(parts)
         every = [of_model(share.scores[:common], share, part) for part in range(self.folds)]
-        held = np.zeros_like(every[0])
-        for part in range(self.folds):
-            here = places % self.folds == part
-            held[here] = every[part][here]
-        return held
+        return np.asarray(np.stack(every)[parts, np.arange(common)])
 
 
 def label_of(table: PartyTable, column: str, rows: Array) -> tuple[Array, str]:
