@@ -1,0 +1,88 @@
+"""What parties of linear protocols have opened, as they see it, and tables to attack."""
+
+import threading
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+import vfsl
+from vfsl.estimators import least_squares, totals
+
+
+class Opened:
+    """Collects what each party has opened, by its scope: the attacker's own unmasked numbers."""
+
+    def __init__(self, monkeypatch):
+        self.gradients, self.scores = [], []
+        self._lock = threading.Lock()
+        self._listen(monkeypatch, least_squares, "open_masked", self.gradients)
+        for module in (least_squares, totals):
+            self._listen(monkeypatch, module, "open_total", self.scores)
+
+    def _listen(self, monkeypatch, module, name, kept):
+        opened = getattr(module, name)
+
+        def listen(channel, *rest):
+            answer = opened(channel, *rest)
+            with self._lock:
+                kept.append((channel.me, channel._scope, answer))
+            return answer
+
+        monkeypatch.setattr(module, name, listen)
+
+    def gradients_of(self, party):
+        return [(scope, values) for me, scope, values in self.gradients if me == party]
+
+    def scores_of(self, party):
+        return [(scope, values) for me, scope, values in self.scores if me == party]
+
+
+def people(rows, columns=10, seed=0, rest=60):
+    """A's columns, and B's: two binary ones that A's columns only hint at, and numbers."""
+    rng = np.random.default_rng(seed)
+    total = rows + rest
+    a = rng.normal(size=(total, columns))
+    hint = a[:, 0] + a[:, 1]
+    b = pd.DataFrame(
+        {
+            "married": np.where(0.5 * hint + rng.normal(size=total) > 0.1, "yes", "no"),
+            "sex": np.where(rng.random(total) < 0.45, "f", "m"),
+            "income": hint + rng.normal(size=total),
+        }
+    )
+    ids = [f"person-{row}" for row in range(total)]
+    a = pd.DataFrame(a, columns=[f"a{j}" for j in range(columns)])
+    a.insert(0, "id", ids)
+    b.insert(0, "id", ids)
+    return a, b
+
+
+def federation(a, b, common, **how):
+    fed = vfsl.simulate({"A": a, "B": b.iloc[:common]}, id="id", scheme="plain", **how)
+    fed.align("A", "B", protocol="ecdh")
+    return fed
+
+
+def solve_for_bits(matrix, sums, seconds=20.0):
+    """The bits u whose sums matrixᵀu come closest to these, by mixed-integer programming; or None.
+
+    Minimises the sum of absolute differences, so that rounding of fixed-point numbers is no trap.
+    """
+    rows, equations = matrix.shape
+    scale = np.abs(matrix).sum(axis=0)
+    slack = np.eye(equations)
+    constraint = LinearConstraint(
+        np.hstack([(matrix / scale).T, slack, -slack]), sums / scale, sums / scale
+    )
+    found = milp(
+        np.concatenate([np.zeros(rows), np.ones(2 * equations)]),
+        constraints=constraint,
+        integrality=np.concatenate([np.ones(rows), np.zeros(2 * equations)]),
+        bounds=Bounds(
+            np.zeros(rows + 2 * equations),
+            np.concatenate([np.ones(rows), np.full(2 * equations, np.inf)]),
+        ),
+        options={"time_limit": seconds, "mip_rel_gap": 0.0},
+    )
+    return None if found.x is None else np.rint(found.x[:rows]).astype(int)

@@ -1,0 +1,87 @@
+"""Where random draws come from: public ones repeat everywhere, private ones at their party only."""
+
+import json
+import stat
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vfsl
+from vfsl.draws import PrivateSeed, public_rng
+from vfsl.errors import StoreError
+from vfsl.record import RunRecord
+
+
+def numbers(rng):
+    return rng.integers(0, 1 << 62, 4).tolist()
+
+
+def test_public_draws_follow_from_the_seed_and_the_purpose():
+    assert numbers(public_rng(3, "rows")) == numbers(public_rng(3, "rows"))
+    assert numbers(public_rng(3, "rows")) != numbers(public_rng(4, "rows"))
+    assert numbers(public_rng(3, "rows")) != numbers(public_rng(3, "row"))
+
+
+def test_private_draws_differ_by_party_and_purpose_and_repeat():
+    seed = PrivateSeed.from_system("B")
+    assert numbers(seed.rng("bags")) == numbers(seed.rng("bags"))
+    assert numbers(seed.rng("bags")) != numbers(seed.rng("folds"))
+    other = PrivateSeed("C", seed.words)
+    assert numbers(seed.rng("bags")) != numbers(other.rng("bags"))
+
+
+def test_the_system_gives_another_seed_each_time():
+    first, second = (PrivateSeed.from_system("B").words for _ in range(2))
+    assert first != second
+    assert len(first) * 32 == 256
+
+
+def test_a_kept_seed_is_drawn_once_and_readable_by_its_owner_only(tmp_path):
+    path = tmp_path / "private.json"
+    first = PrivateSeed.kept_in(path, "B")
+    assert PrivateSeed.kept_in(path, "B") == first
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("content", ["{}", '{"party": "C", "words": [1,2,3,4,5,6,7,8]}', "[1]"])
+def test_a_damaged_seed_is_not_replaced_in_silence(tmp_path, content):
+    path = tmp_path / "private.json"
+    path.write_text(content)
+    with pytest.raises(StoreError, match="no private seed of 'B'"):
+        PrivateSeed.kept_in(path, "B")
+    assert json.loads(path.read_text()) == json.loads(content)
+
+
+def tables(rows=60):
+    rng = np.random.default_rng(0)
+    ids = [str(row) for row in range(rows)]
+    return {party: pd.DataFrame({"id": ids, f"{party}-x": rng.normal(size=rows)}) for party in "BC"}
+
+
+def test_a_simulation_repeats_and_its_record_says_by_what(tmp_path):
+    one, two = (vfsl.simulate(tables(), seed=7) for _ in range(2))
+    assert numbers(one.private_rng("B", "bags")) == numbers(two.private_rng("B", "bags"))
+    other = vfsl.simulate(tables(), seed=8)
+    assert numbers(one.private_rng("B", "bags")) != numbers(other.private_rng("B", "bags"))
+    one.record.save(tmp_path)
+    assert RunRecord.load(tmp_path).private_draws == "fixed by the simulation's seed"
+
+
+def test_private_seeds_of_a_deployment_repeat_it():
+    kept = {party: PrivateSeed.from_system(party) for party in ("B", "C", "K")}
+    fed = vfsl.simulate(tables(), seed=7, private=kept)
+    assert numbers(fed.private_rng("C", "bags")) == numbers(kept["C"].rng("bags"))
+    assert fed.record.private_draws == "from the operating system, at each party"
+    assert numbers(fed.rng("test rows")) == numbers(
+        vfsl.simulate(tables(), seed=7).rng("test rows")
+    )
+
+
+def test_records_of_before_still_load(tmp_path):
+    fed = vfsl.simulate(tables(), seed=7)
+    path = fed.record.save(tmp_path)
+    content = json.loads(path.read_text())
+    del content["private_draws"]
+    path.write_text(json.dumps(content))
+    assert RunRecord.load(tmp_path).private_draws == "not recorded"
