@@ -1,5 +1,6 @@
 """Whole attempts of all parties over a relay in this process: results, privacy, resume."""
 
+import json
 import time
 
 import pandas as pd
@@ -7,7 +8,7 @@ import pytest
 
 from vfsl.deploy.attempt import common_start
 from vfsl.deploy.job import load_shared_job
-from vfsl.errors import PeerFailed, ProtocolError, Unauthentic
+from vfsl.errors import ConfigError, PeerFailed, ProtocolError, Unauthentic
 from vfsl.record import RunRecord
 
 
@@ -205,3 +206,32 @@ def test_the_common_start_is_the_last_step_of_all_with_one_plan(world):
     assert common_start(job, answers) == 0
     answers["A"]["finished"] = 0
     assert common_start(job, answers) == 0
+
+
+def test_private_draws_come_from_a_seed_that_stays_at_its_party(world, kit):
+    """Drawn when a run begins, kept over attempts, different at each party and in each run."""
+    assert world.attempt(job=kit.align + kit.pu)[1] == {}
+    assert world.attempt(run="run-2", job=kit.align + kit.pu)[1] == {}
+    seeds = [
+        json.loads(world.kept(party, run).private_seed.read_text())["words"]
+        for party in "BCK"
+        for run in ("run-1", "run-2")
+    ]
+    assert len({tuple(words) for words in seeds}) == 6
+    for party in "BC":
+        record = RunRecord.load(world.results(party))
+        assert record.private_draws == "from the operating system, at each party"
+    scores = [
+        pd.read_csv(world.results("C", run) / "pu-scores-2.csv", index_col="id")["score"]
+        for run in ("run-1", "run-2")
+    ]
+    assert scores[0].to_dict() != scores[1].to_dict()
+
+
+def test_a_job_that_fixes_private_draws_is_refused(world, kit):
+    path = world.folder / "fixed.toml"
+    path.write_text(kit.job.replace("seed = 5", 'seed = 5\nprivate_draws = "seed"'))
+    with pytest.raises(ConfigError, match="repeat what the others hide"):
+        load_shared_job(path)
+    path.write_text(kit.job.replace("seed = 5", 'seed = 5\nprivate_draws = "system"'))
+    assert load_shared_job(path).run.seed == 5

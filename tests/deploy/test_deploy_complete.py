@@ -64,7 +64,7 @@ def test_what_a_completion_told_is_in_each_ledger(world, kit):
     assert step.details["missing"] == "B"
     assert RunRecord.load(world.results("C")).steps[-1].metrics == {}
     words = " ".join(RunRecord.load(world.results("A")).steps[0].notes)
-    for name in ("completed columns", "training scores", "row differences"):
+    for name in ("completed columns", "repeated predictions", "row differences"):
         assert name in words
 
 
@@ -103,7 +103,7 @@ def test_a_completion_goes_on_from_the_columns_that_were_finished(
     kit.assert_same_completion(world.read(), world.results, world.folder / "plans", 2, SAME_TREES)
 
 
-@pytest.mark.parametrize("name", ["completed columns", "row differences", "training scores"])
+@pytest.mark.parametrize("name", ["completed columns", "row differences", "repeated predictions"])
 def test_a_completion_needs_the_consent_of_both_parties(world, kit, name):
     for party in "BC":
         text = kit.party_text(party).replace(f', "{name}"', "").replace(f'"{name}", ', "")

@@ -137,13 +137,15 @@ DISCLOSURES = {
     "cross-gram": "one party sees the products of its own columns with the other's",
     "associations": "two parties see how strongly their columns go together, one without names",
     "row differences": "a party sees how unlike its common rows each row of the other is",
+    "repeated predictions": "a party sees a prediction per round for rows that it does not have",
     "row lists": "feature holders learn who the known positives are",
     "strangers": "the positive holder receives ids that it did not know",
 }
 OUTPUTS = {
     "predictions": "the label holder receives a prediction for every common row",
     "reliable positives": "the label holder receives a score for every unlabelled common row",
-    "completed columns": "a party receives predicted cells for rows that it does not have",
+    "completed columns": "a party receives a prediction per column for rows that it does not have, "
+    "and a held-out one for common rows",
 }
 
 

@@ -46,9 +46,8 @@ def asks_of(step: Step) -> list[tuple[What, str]]:
 
 
 def _asks_of_completion(how: Settings) -> Iterator[tuple[What, str]]:
-    """Nobody but the missing party knows which columns are categories, so all is asked for."""
-    if any(pair.linear for pair in how.bases):
-        yield "disclosure", "training scores"
+    if how.rounds > 1:
+        yield "disclosure", "repeated predictions"
     if not all(pair.linear for pair in how.bases):
         yield "disclosure", "tree partitions"
     if how.tau is not None:
