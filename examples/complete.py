@@ -22,7 +22,7 @@ print(len(plan.overlap), "common rows;", len(plan["A"].rest), "rows that only A 
 # `skill` is the share of the mean's squared error that is removed, on common rows held out.
 
 # %%
-done = vfsl.FedPSG(rounds=2).fit_complete(fed, given="A", missing="B")
+done = vfsl.FedPSG().fit_complete(fed, given="A", missing="B")
 print(done.quality[["model", "skill", "coverage", "verdict"]])
 print(done.provenance["member"].head())  # each cell: route, model, round, confidence
 
