@@ -389,7 +389,8 @@ def _disarmed(frame: pd.DataFrame, foreign: Collection[str]) -> pd.DataFrame:
     for place, name in enumerate(frame.columns):
         column = frame.iloc[:, place]
         if name in foreign and not pd.api.types.is_numeric_dtype(column.dtype):
-            disarmed.isetitem(place, column.astype(object).map(_disarm))
+            cells = pd.array([_disarm(cell) for cell in column], dtype=object)
+            disarmed.isetitem(place, cells)
     return disarmed.rename(columns={name: _disarm(name) for name in foreign})
 
 

@@ -74,7 +74,7 @@ def deliver_positive_holder(channel: Channel, roles: Roles) -> pd.Series[float]:
 
 def _ids(content: dict[str, Any], sender: str) -> list[str]:
     """The ids of the block, each with its length."""
-    block = content.get("ids")
+    block: Any = content.get("ids")
     lengths = expect_array(
         content.get("lengths"),
         sender=sender,
