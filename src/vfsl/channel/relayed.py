@@ -17,6 +17,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -380,8 +381,13 @@ class RelayedTransport:
             self._changed.notify_all()
 
     def _set_failed(self, failed: Failed) -> None:
-        """The first failure counts; who listens hears of it even while the party computes."""
-        if self._failed is None:
+        """The first failure counts; who listens hears of it even while the party computes.
+
+        What was in doubt is sure once the same is said by a sealed note.
+        """
+        known = self._failed
+        sealed = known is not None and failed == replace(known, sure=True)
+        if known is None or (sealed and not known.sure):
             self._failed = failed
             if self.on_failure is not None:
                 self.on_failure(failed.named, failed.reason)
