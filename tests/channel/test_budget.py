@@ -112,6 +112,7 @@ def test_a_frame_of_one_megabyte_takes_four_times_its_size_at_most(shape):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_frame_of_16_megabytes_takes_70_at_most(shape):
     make, hostile = SHAPES[shape]

@@ -3,8 +3,9 @@
 A hostile frame could name millions of tiny values, each of which is far larger as an object than on
 the wire. Reader and writer therefore add up the same sizes in the same order: the reader refuses
 before it takes the memory, the writer refuses what the reader would. The sizes are those of CPython
-3.11 on 64 bits, which no later release exceeds, rounded up as its allocator does. Two parties with
-different releases thus agree, and a test compares the sizes with those of the release at hand.
+3.11 on 64 bits, rounded up as its allocator does; those of 3.12 and 3.13 are the same or smaller.
+They are fixed, so that parties with different releases agree; a test compares them with the release
+at hand.
 None, truth values, integers from -5 to 256 and empty text or bytes exist once, and cost nothing.
 """
 
