@@ -44,6 +44,19 @@ def test_the_files_are_what_the_api_gives(folder, monkeypatch):
     assert (routes["threshold"] == 0.2).all()
 
 
+def test_ids_of_the_given_party_are_no_formulas_at_the_missing_one(folder, monkeypatch):
+    for path in folder.glob("*.csv"):
+        table = pd.read_csv(path, dtype={"id": str})
+        table.assign(id="=1+" + table["id"]).to_csv(path, index=False)
+    assert complete(folder, monkeypatch, "--base", "linear") == 0
+    own = set(pd.read_csv(folder / "c.csv", dtype={"id": str})["id"])
+    for name in ("completed-2.csv", "provenance-2.csv"):
+        written = pd.read_csv(folder / "done/parties/B" / name, dtype={"id": str})["id"]
+        assert len(written)
+        assert written.str.startswith("'=1+").all()
+        assert set(written.str[1:]) <= own
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

@@ -64,6 +64,17 @@ def test_with_consent_the_positive_holder_gets_the_reliable_ones(folder, monkeyp
     pd.testing.assert_frame_equal(mine, delivered)
 
 
+def test_delivered_ids_are_no_formulas_at_their_receiver(folder, monkeypatch):
+    for path in folder.glob("*.csv"):
+        table = pd.read_csv(path, dtype={"id": str})
+        table.assign(id="=1+" + table["id"]).to_csv(path, index=False)
+    assert pu(folder, monkeypatch, "--consent", "B", "--consent", "C") == 0
+    mine = scores_in(folder, "C", "reliable-positives-2.csv")["id"]
+    assert mine.str.startswith("=1+").all()
+    assert len(mine)
+    assert list(scores_in(folder, "A", "reliable-positives-2.csv")["id"]) == list("'" + mine)
+
+
 def test_an_interrupted_run_goes_on_to_the_same_result(folder, monkeypatch):
     assert pu(folder, monkeypatch, out="whole") == 0
     real, calls = Federation.run, []

@@ -282,6 +282,38 @@ def test_a_frame_is_written_as_it_is(tmp_path: Path):
         write_table([1], tmp_path / "t.csv")  # type: ignore[arg-type]
 
 
+FORMULAS = ["=HYPERLINK(1)", "+4930", "-1.5", "@x", "\t=1", "\r=1", "\n=1"]
+HARMLESS = ["a=1", " =1", "'=1", "", "4930"]
+
+
+@pytest.mark.parametrize("dtype", [object, "string", "category"])
+def test_text_of_others_is_no_formula_in_a_csv_file(tmp_path: Path, dtype: str):
+    cells = pd.Series([*FORMULAS, *HARMLESS, None], dtype=dtype)
+    frame = pd.DataFrame({"id": cells, "own": cells, "score": -np.arange(float(len(cells)))})
+    write_table(frame, tmp_path / "t.csv", foreign=["id", "score"])
+    raw = pd.read_csv(tmp_path / "t.csv", dtype={"id": str, "own": str}, lineterminator="\n")
+    came = [None if pd.isna(cell) else cell for cell in raw["id"]]
+    assert came[: len(FORMULAS)] == [f"'{cell}" for cell in FORMULAS]
+    assert came[len(FORMULAS) :] == [cell or None for cell in [*HARMLESS, None]]
+    assert list(raw["own"][: len(FORMULAS)]) == FORMULAS
+    assert raw["score"].tolist() == frame["score"].tolist()
+    assert list(frame["id"][: len(FORMULAS)]) == FORMULAS  # the frame itself is as it was
+
+
+def test_names_of_foreign_columns_are_no_formulas_either(tmp_path: Path):
+    frame = pd.DataFrame([["=1", -2, "=3"]], columns=["=a", "-b", "=c"])
+    write_table(frame, tmp_path / "t.csv", foreign=["=a", "-b"])
+    assert (tmp_path / "t.csv").read_text() == "'=a,'-b,=c\n'=1,-2,=3\n"
+    with pytest.raises(ConfigError, match="Got 'd' instead"):
+        write_table(frame, tmp_path / "t.csv", foreign=["d"])
+
+
+def test_parquet_keeps_text_of_others_as_it_is(tmp_path: Path):
+    frame = pd.DataFrame({"id": FORMULAS})
+    write_table(frame, tmp_path / "t.parquet", foreign=["id"])
+    assert list(pd.read_parquet(tmp_path / "t.parquet")["id"]) == FORMULAS
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path):
     write_table(pd.DataFrame({"a": ["old"]}), tmp_path / "t.csv")
     with pytest.raises(DataError, match="cannot be written"):

@@ -66,6 +66,22 @@ def test_ids_of_strangers_are_delivered_only_with_the_consent_of_all(world, kit)
     assert not set(received["id"]) & set(world.read()["A"]["id"])
 
 
+def test_delivered_ids_are_no_formulas_at_their_receiver(world, kit):
+    for party, table in world.tables.items():
+        ids = '=HYPERLINK("' + table["id"] + '")'
+        table.assign(id=ids).to_csv(world.site(party) / "table.csv", index=False)
+    for party in "BC":
+        text = kit.party_text(party).replace('"tree partitions"', '"strangers"')
+        world.write_party(party, text)
+    _, errors = world.attempt(job=kit.align + kit.pu + 'consent = ["B", "C"]\n')
+    assert errors == {}
+    kept = pd.read_csv(world.results("C") / "reliable-positives-2.csv")
+    received = pd.read_csv(world.results("A") / "reliable-positives-2.csv")
+    assert kept["id"].str.startswith("=HYPERLINK").all()  # its own ids
+    assert len(kept)
+    assert list(received["id"]) == list("'" + kept["id"])
+
+
 def test_nothing_planted_reaches_the_relay(world):
     engine, errors = world.attempt()
     assert errors == {}

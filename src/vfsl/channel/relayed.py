@@ -1,9 +1,11 @@
 """A transport over an engine that hands envelopes from party to party through a relay.
 
 An envelope holds a part of a frame, or a note of this transport: who waits (counts, no names), gets
-on, has ended, has failed. Frames are sealed above this file (sealing.py), so the relay sees sizes,
-counts and timing. It could forge the notes: that stops a run, which it can do anyway, and shows it
-nothing. Envelopes of a pair are carried one after the other, each until the peer's process has it.
+on, has ended, has failed. Frames are sealed above this file (sealing.py), and so are notes from the
+handshake on (notes.py): the relay sees sizes, counts and timing. It can drop and delay envelopes,
+let a party look absent and stop the run. Whatever it makes or changes is refused, and the run stops
+naming "the relay or X", since either may have done it. Envelopes of a pair are carried one after
+the other, each until the peer's process has it.
 """
 
 from __future__ import annotations
@@ -15,30 +17,33 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from vfsl.channel import wire
+from vfsl.channel.notes import RELAY, Ended, Failed, Note, Notebook, Working, Written
+from vfsl.channel.transport import NoteKeys
 from vfsl.channel.waiting import Wait, WaitGraph, late_message, wait_for_frame
 from vfsl.errors import (
     ChannelError,
     Deadlock,
     PeerClosed,
     PeerFailed,
+    Unauthentic,
     VfslError,
     WireError,
 )
 from vfsl.values import Array
 
-RELAY = "the relay"
 # The engine carries arrays faster than bytes from about here on (measured), and in bounded pieces.
 ARRAY_FROM = 10_000_000
 PART_BYTES = 32 << 20
 
 _HEADER = struct.Struct("<2sBB16sQII")  # magic, version, kind, session, number, part, parts
-_MAGIC, _VERSION = b"VE", 1
-_DATA, _WAITING, _ENDED, _FAILED, _WORKING = range(5)
+_MAGIC, _VERSION = b"VE", 2
+_DATA, _SEALED_NOTE, _OPEN_NOTE = range(3)
 _FRAME_LIMIT = wire.MAX_BYTES + (1 << 16)
 _AHEAD = 8  # envelopes that may wait to be carried before ``post`` waits
 _REPORT_AFTER = 1.0  # seconds of waiting before a party tells the others
@@ -106,7 +111,9 @@ class RelayedTransport:
         self._taken: Counter[str] = Counter()
         self._waits = WaitGraph()
         self._ended: dict[str, int] = {}  # how many frames each ended peer has posted to us
-        self._failed: tuple[str, str] | None = None
+        self._failed: Failed | None = None
+        self._notes = Notebook(me, peers)
+        self._writing = threading.Lock()  # notes leave in the order of their numbers
         self.on_failure: OnFailure | None = None
         self._deadlock: str | None = None
         self._active = False  # whether this party has got on since it last said so
@@ -167,8 +174,14 @@ class RelayedTransport:
 
     def close(self) -> None:
         """End well: tell the peers, wait until all have ended, refuse frames that nobody took."""
+        unsealed = [peer for peer in self.peers if not self._notes.has_keys(peer)]
+        if unsealed:
+            raise ChannelError(
+                f"{self.me!r} cannot end well before its handshake with {unsealed[0]!r} has ended.",
+                unsealed[0],
+            )
         for peer in self.peers:
-            self._outbox[peer].put(self._note(_ENDED, b"", number=self._posted[peer]))
+            self._tell(peer, Ended(self._posted[peer]))
         try:
             with self._changed:
                 while len(self._ended) < len(self.peers):
@@ -190,10 +203,9 @@ class RelayedTransport:
         """End because of an error: the peers learn who failed and of which kind, not the text."""
         with self._changed:
             if self._failed is None:
-                self._failed = (self.me, type(error).__name__)
-            note = wire.encode("failed", list(self._failed))
+                self._failed = Failed(self.me, type(error).__name__)
         for peer in self.peers:
-            self._outbox[peer].put(self._note(_FAILED, note))
+            self._tell(peer, self._failed)
         self._stop()
 
     def _stop(self) -> None:
@@ -212,19 +224,46 @@ class RelayedTransport:
             self._met[sender] = time.monotonic()
             try:
                 kind, number, part, parts, content = _opened(envelope)
-                if kind != _WAITING:
-                    self._heard = time.monotonic()
                 if kind == _DATA:
                     self._accept_part(sender, number, part, parts, content)
-                elif kind == _ENDED:
-                    self._ended[sender] = number
-                elif kind == _FAILED:
-                    self._set_failed(*_failure(content))
-                elif kind == _WAITING:
-                    self._note_wait(sender, _wait(content))
-            except WireError:
-                self._set_failed(sender, "it sent an envelope that is refused")
+                    self._heard = time.monotonic()
+                else:
+                    written = Written(kind == _SEALED_NOTE, number, content)
+                    self._accept_note(sender, self._notes.read(sender, written))
+            except (WireError, Unauthentic):
+                self._refuse(sender)
             self._changed.notify_all()
+
+    def seal_notes(self, peer: str, keys: NoteKeys) -> None:
+        """The handshake with a peer has ended: notes between the two are sealed from now on."""
+        with self._changed:
+            try:
+                for note in self._notes.add_keys(peer, keys):
+                    self._accept_note(peer, note)
+            except (WireError, Unauthentic):
+                self._refuse(peer)
+            self._changed.notify_all()
+        # The first sealed note tells the peer that nothing open is to be believed any more.
+        self._tell(peer, Working())
+
+    def _accept_note(self, sender: str, note: Note | None) -> None:
+        match note:
+            case None:
+                return
+            case Wait():
+                self._note_wait(sender, note)
+                return
+            case Ended():
+                if (note.posted, 0) != self._next[sender]:
+                    raise WireError(f"Frames of {sender!r} are missing at its end.", sender)
+                self._ended[sender] = note.posted
+            case Failed():
+                self._set_failed(note)
+        self._heard = time.monotonic()
+
+    def _refuse(self, sender: str) -> None:
+        """Something is not as the sender makes it; who has made it so cannot be known."""
+        self._set_failed(Failed(sender, "an envelope was refused", sure=False))
 
     def _accept_part(self, sender: str, number: int, part: int, parts: int, content: bytes) -> None:
         if (number, part) < self._next[sender]:
@@ -243,10 +282,8 @@ class RelayedTransport:
 
     def _report_wait(self, sender: str) -> None:
         wait = Wait(sender, "a message", self._taken[sender], dict(self._posted))
-        facts = {"for": sender, "taken": wait.taken, "posted": wait.posted}
-        note = self._note(_WAITING, wire.encode("waiting", facts))
         for peer in self.peers:
-            self._outbox[peer].put(note)
+            self._tell(peer, wait)
         self._note_wait(self.me, wait)
 
     def _note_wait(self, party: str, wait: Wait) -> None:
@@ -256,7 +293,7 @@ class RelayedTransport:
 
     def _raise_if_failed(self) -> None:
         if self._failed is not None:
-            culprit, reason = self._failed
+            culprit, reason = self._failed.named, self._failed.reason
             raise PeerFailed(f"Party {culprit!r} failed ({reason}); {self.me!r} stops.", culprit)
 
     def _raise_if_hopeless(self, sender: str, name: str) -> None:
@@ -316,7 +353,7 @@ class RelayedTransport:
                 self._active = False
                 for peer in self.peers:
                     if peer not in self._ended and self._outbox[peer].empty():
-                        self._outbox[peer].put(self._note(_WORKING, b""))
+                        self._tell(peer, Working())
 
     def _lose(self, peer: str) -> None:
         self._fail(peer if self._relayed() else RELAY, "it does not answer")
@@ -340,18 +377,27 @@ class RelayedTransport:
     def _fail(self, culprit: str, reason: str) -> None:
         with self._changed:
             if culprit not in self._ended and not self._done.is_set():
-                self._set_failed(culprit, reason)
+                self._set_failed(Failed(culprit, reason))
             self._changed.notify_all()
 
-    def _set_failed(self, culprit: str, reason: str) -> None:
-        """The first failure counts; who listens hears of it even while the party computes."""
-        if self._failed is None:
-            self._failed = (culprit, reason)
-            if self.on_failure is not None:
-                self.on_failure(culprit, reason)
+    def _set_failed(self, failed: Failed) -> None:
+        """The first failure counts; who listens hears of it even while the party computes.
 
-    def _note(self, kind: int, content: bytes, number: int = 0) -> bytes:
-        return _HEADER.pack(_MAGIC, _VERSION, kind, self.session, number, 0, 1) + content
+        What was in doubt is sure once the same is said by a sealed note.
+        """
+        known = self._failed
+        sealed = known is not None and failed == replace(known, sure=True)
+        if known is None or (sealed and not known.sure):
+            self._failed = failed
+            if self.on_failure is not None:
+                self.on_failure(failed.named, failed.reason)
+
+    def _tell(self, peer: str, note: Note) -> None:
+        with self._writing:
+            for written in self._notes.write(peer, note):
+                kind = _SEALED_NOTE if written.sealed else _OPEN_NOTE
+                header = _HEADER.pack(_MAGIC, _VERSION, kind, self.session, written.number, 0, 1)
+                self._outbox[peer].put(header + written.content)
 
 
 class Trouble:
@@ -383,7 +429,7 @@ def _opened(envelope: Envelope) -> tuple[int, int, int, int, bytes]:
     if len(data) < _HEADER.size:
         raise WireError("An envelope is too short.")
     magic, version, kind, _, number, part, parts = _HEADER.unpack_from(data)
-    if magic != _MAGIC or version != _VERSION or kind > _WORKING:
+    if magic != _MAGIC or version != _VERSION or kind > _OPEN_NOTE:
         raise WireError("An envelope is not one of ours.")
     return kind, number, part, parts, data[_HEADER.size :]
 
@@ -391,17 +437,3 @@ def _opened(envelope: Envelope) -> tuple[int, int, int, int, bytes]:
 def session_of(envelope: Envelope) -> bytes:
     start = bytes(envelope[: _HEADER.size])
     return start[4:20]
-
-
-def _failure(content: bytes) -> tuple[str, str]:
-    _, value = wire.decode(content)
-    if not isinstance(value, list) or len(value) != 2:
-        raise WireError("A note of a failure has other content than expected.")
-    return str(value[0])[:200], str(value[1])[:200]
-
-
-def _wait(content: bytes) -> Wait:
-    _, value = wire.decode(content)
-    if not isinstance(value, dict) or set(value) != {"for", "taken", "posted"}:
-        raise WireError("A note of a wait has other content than expected.")
-    return Wait(str(value["for"]), "a message", value["taken"], value["posted"])

@@ -4,6 +4,7 @@ Each attempt of a run makes a fresh Noise KK handshake between every pair, on X2
 pinned out of band. Identities, run, attempt, job and the key holder's public key are bound into the
 handshake and into the derived keys; each direction has its own AES-256-GCM key and counts its
 nonces, so that a replayed, reordered, dropped or altered frame fails, and no attempt repeats one.
+Notes of a transport that has them (notes.py) have keys and numbers of their own.
 The relay that carries the frames sees their sizes and their timing.
 """
 
@@ -20,11 +21,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from vfsl.channel import wire
 from vfsl.channel.noise import Handshake, Secrets
-from vfsl.channel.transport import Transport
+from vfsl.channel.transport import NotingTransport, Transport
 from vfsl.errors import ConfigError, Unauthentic
 
 # Far below the limits of AES-GCM for 96-bit counter nonces.
 MAX_FRAMES = 1 << 32
+_NOTES = b"vfsl notes of a transport"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,36 @@ class Session:
             raise Unauthentic(f"A message of {self._peer!r} was refused.", self._peer) from None
         self._received += 1
         return frame
+
+
+class NoteSession:
+    """The notes of one pair in one attempt, whose numbers the transport carries beside them.
+
+    Carrying may repeat a note, so an old number is no error. A relay can drop notes; it can not
+    make, change, repeat or reorder them.
+    """
+
+    def __init__(self, sending_key: bytes, receiving_key: bytes, peer: str) -> None:
+        self._sending = AESGCM(sending_key)
+        self._receiving = AESGCM(receiving_key)
+        self._sent = 0
+        self._next = 0
+        self._peer = peer
+
+    def seal(self, note: bytes) -> tuple[int, bytes]:
+        number = self._sent
+        self._sent += 1
+        return number, self._sending.encrypt(_nonce(number), note, None)
+
+    def open(self, number: int, sealed: bytes) -> bytes | None:
+        if number < self._next:
+            return None
+        try:
+            note = self._receiving.decrypt(_nonce(number), sealed, None)
+        except (InvalidTag, ValueError):
+            raise Unauthentic(f"A note of {self._peer!r} was refused.", self._peer) from None
+        self._next = number + 1
+        return note
 
 
 class SealedTransport:
@@ -109,29 +141,42 @@ def seal(
     for peer, handshake in first.items():
         if inner.me < peer:
             inner.post(peer, handshake.write())
-    for peer, handshake in first.items():
+    sessions = {}
+    # First those that wait for an answer, then those that have been asked.
+    for peer in sorted(first, key=lambda peer: inner.me < peer):
+        handshake = first[peer]
+        _read(inner, peer, handshake, timeout)
         if inner.me > peer:
-            _read(inner, peer, handshake, timeout)
             inner.post(peer, handshake.write())
-    for peer, handshake in first.items():
-        if inner.me < peer:
-            _read(inner, peer, handshake, timeout)
-    sessions = {
-        peer: session(handshake.finish(), inner.me, peer, attempt)
-        for peer, handshake in first.items()
-    }
+        secrets = handshake.finish()
+        sessions[peer] = session(secrets, inner.me, peer, attempt)
+        if isinstance(inner, NotingTransport):
+            inner.seal_notes(peer, note_session(secrets, inner.me, peer, attempt))
     return SealedTransport(inner, sessions)
 
 
 def session(secrets: Secrets, me: str, peer: str, attempt: Attempt) -> Session:
     """The session keys: HKDF of the handshake's keys over everything that was agreed on."""
+    return Session(*_keys(secrets, me, peer, attempt, b""), peer)
+
+
+def note_session(secrets: Secrets, me: str, peer: str, attempt: Attempt) -> NoteSession:
+    """The keys of notes: like those of frames, under a label of their own."""
+    return NoteSession(*_keys(secrets, me, peer, attempt, _NOTES), peer)
+
+
+def _keys(
+    secrets: Secrets, me: str, peer: str, attempt: Attempt, label: bytes
+) -> tuple[bytes, bytes]:
+    """The key to send with and the key to receive with."""
     initiator, responder = sorted((me, peer))
-    context = attempt.bind(initiator, responder)
+    # A context begins with the mark of a frame, so no label makes one out of another.
+    context = label + attempt.bind(initiator, responder)
     forward, backward = (
         HKDF(hashes.SHA256(), 32, salt=secrets.transcript_hash, info=context).derive(key)
         for key in (secrets.initiator_key, secrets.responder_key)
     )
-    return Session(forward, backward, peer) if me == initiator else Session(backward, forward, peer)
+    return (forward, backward) if me == initiator else (backward, forward)
 
 
 def _read(inner: Transport, peer: str, handshake: Handshake, timeout: float | None) -> None:

@@ -4,6 +4,7 @@ frame  = "VF" | version | 0 | crc32 of the body | length of the body | body
 body   = name, value        each value: a one-byte tag, then its content, numbers little-endian
 Array data starts at a multiple of eight bytes, so that a decoded array is a view, not a copy.
 The checksum catches accidents on unsealed channels; forgery is the sealing layer's business.
+What a message takes in memory is limited to four times its size (budget.py), at both ends.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from vfsl.channel import budget
+from vfsl.channel.budget import Account
 from vfsl.errors import UnsupportedValue, WireError
 from vfsl.values import PROTECTED, Array, Protected, Wire
 
@@ -46,6 +49,13 @@ def encode(name: str, value: Wire, *, max_bytes: int = MAX_BYTES) -> bytes:
     writer = _Writer(max_bytes)
     writer.name(name)
     writer.value(value, depth=0)
+    taken, limit = writer.account.peak, budget.allowed(writer.size)
+    if taken > limit:
+        raise UnsupportedValue(
+            f"Message {name!r} of {writer.size:,} bytes would take {taken:,} bytes of memory at "
+            f"its receiver, who allows {limit:,}; send a long list as a numpy array or as one "
+            "block of bytes."
+        )
     crc = 0
     for part in writer.parts:
         crc = zlib.crc32(part, crc)
@@ -85,6 +95,8 @@ class _Writer:
         self._small = bytearray()
         self.parts: list[bytes | bytearray | memoryview] = [self._small]
         self.size = 0
+        self.account = Account()
+        self._keys: set[str] = set()
         self._max_bytes = max_bytes
 
     def add(self, part: bytes | memoryview) -> None:
@@ -100,14 +112,22 @@ class _Writer:
             self.parts += [part, self._small]
 
     def name(self, text: str) -> None:
-        self.add(_packed_name(text))
+        self._text(text, _packed_name(text))
+
+    def _text(self, text: str, packed: bytes) -> None:
+        self.add(packed)
+        size = len(packed) - _U32.size
+        widest = 0 if text.isascii() else max(packed[_U32.size :])
+        self.account.reach(budget.reading_text(widest, size))
+        self.account.hold(budget.of_text(widest, size, len(text)))
 
     def value(self, value: Wire, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise UnsupportedValue(f"The message nests deeper than {MAX_DEPTH} levels.")
         match value:
             case str():
-                self.add(b"s" + _packed(value))
+                self.add(b"s")
+                self._text(value, _packed(value))
             case np.ndarray():
                 self._array(value)
             case dict():
@@ -120,15 +140,19 @@ class _Writer:
                 self._integer(int(value))
             case float() | np.floating():
                 self.add(b"d" + _F64.pack(float(value)))
+                self.account.hold(budget.FLOAT)
             case bytes():
                 self.add(b"b" + _U64.pack(len(value)))
                 self.add(value)
+                self.account.hold(budget.of_bytes(len(value)))
             case list() | tuple():
                 self.add(b"l" + _U32.pack(len(value)))
+                self.account.hold(budget.of_list(len(value)))
                 for item in value:
                     self.value(item, depth + 1)
             case Protected() if type(value) in _PROTECTED_CODES:
                 self.add(b"p" + bytes([_PROTECTED_CODES[type(value)]]))
+                self.account.hold(budget.PROTECTED)
                 self.value(value.payload, depth + 1)
             case _:
                 raise UnsupportedValue(
@@ -144,17 +168,30 @@ class _Writer:
                 f"{MAX_INTEGER_BYTES}."
             )
         self.add(b"i" + _U32.pack(len(data)) + data)
+        self.account.hold(budget.of_integer(value))
 
     def _mapping(self, value: dict[Any, Any], depth: int) -> None:
         self.add(b"m" + _U32.pack(len(value)))
+        self.account.reach(budget.growing_dict(len(value)))
+        self.account.hold(budget.of_dict(len(value)))
         for key, item in value.items():
             if not isinstance(key, str):
                 raise UnsupportedValue(
                     "The keys of a dict on a channel must be text. "
                     f"Got {type(key).__name__} instead."
                 )
-            self.name(key)
+            self._key(key)
             self.value(item, depth + 1)
+
+    def _key(self, text: str) -> None:
+        """A key of a dict; the reader has kept those that came before."""
+        packed = _packed_name(text)
+        if text in self._keys:
+            self.add(packed)
+            return
+        self._text(text, packed)
+        if len(packed) - _U32.size <= budget.KEPT_KEY_BYTES and len(self._keys) < budget.KEPT_KEYS:
+            self._keys.add(text)
 
     def _array(self, array: Array) -> None:
         dtype = array.dtype if array.dtype in _DTYPE_CODES else array.dtype.newbyteorder("<")
@@ -166,6 +203,7 @@ class _Writer:
         lengths = struct.pack(f"<{array.ndim}Q", *array.shape)
         head = b"a" + bytes([_DTYPE_CODES[dtype], array.ndim]) + lengths
         self.add(head + bytes(-(self.size + len(head)) % _ALIGNMENT))
+        self.account.hold(budget.of_array(array.ndim))
         if array.size:
             data = np.ascontiguousarray(array, dtype=dtype)
             self.add(data.reshape(-1).view(np.uint8).data)
@@ -187,6 +225,8 @@ class _Reader:
     """Reads a body; every length is checked against what is left before it is believed."""
 
     def __init__(self, body: memoryview) -> None:
+        self._account = Account(budget.allowed(len(body)))
+        self._keys: dict[bytes, str] = {}
         self._body = body
         self._end = len(body)
         self._at = 0
@@ -215,10 +255,29 @@ class _Reader:
         return count
 
     def text(self) -> str:
+        return self._text(self.take(self._count()))
+
+    def _text(self, data: memoryview) -> str:
+        self._account.reach(budget.reading_text(widest := _widest(data), len(data)))
         try:
-            return str(self.take(self._count()), "utf-8")
+            text = str(data, "utf-8")
         except UnicodeDecodeError:
             raise WireError("The message holds a text that is not UTF-8.") from None
+        self._account.hold(budget.of_text(widest, len(data), len(text)))
+        return text
+
+    def _key(self) -> str:
+        """A key of a dict; those that come again are read once."""
+        data = self.take(self._count())
+        if len(data) > budget.KEPT_KEY_BYTES:
+            return self._text(data)
+        name = bytes(data)
+        text = self._keys.get(name)
+        if text is None:
+            text = self._text(data)
+            if len(self._keys) < budget.KEPT_KEYS:
+                self._keys[name] = text
+        return text
 
     def value(self, depth: int) -> Wire:
         if depth > MAX_DEPTH:
@@ -239,15 +298,19 @@ class _Reader:
             case "i":
                 return self._integer()
             case "d":
-                return _F64.unpack(self.take(8))[0]
+                self._account.hold(budget.FLOAT)
+                return _F64.unpack_from(self._body, self._skip(8))[0]
             case "b":
-                return bytes(self.take(_U64.unpack(self.take(8))[0]))
+                data = self.take(_U64.unpack_from(self._body, self._skip(8))[0])
+                self._account.hold(budget.of_bytes(len(data)))
+                return bytes(data)
             case "l":
-                return [self.value(depth + 1) for _ in range(self._count())]
+                return self._list(depth)
             case "p":
                 code = self._body[self._skip(1)]
                 if code >= len(PROTECTED):
                     raise WireError(f"The message has an unknown protection code {code}.")
+                self._account.hold(budget.PROTECTED)
                 return PROTECTED[code](self.value(depth + 1))
             case tag:
                 raise WireError(f"The message has an unknown type tag {tag.encode('latin-1')!r}.")
@@ -256,13 +319,25 @@ class _Reader:
         data = self.take(self._count())
         if not 0 < len(data) <= MAX_INTEGER_BYTES:
             raise WireError(f"The message has an integer of {len(data)} bytes.")
-        return int.from_bytes(data, "little", signed=True)
+        value = int.from_bytes(data, "little", signed=True)
+        self._account.hold(budget.of_integer(value))
+        return value
+
+    def _list(self, depth: int) -> list[Wire]:
+        count = self._count()
+        self._account.hold(budget.of_list(count))
+        items: list[Wire] = [None] * count  # no more than that: a growing list takes room ahead
+        for place in range(count):
+            items[place] = self.value(depth + 1)
+        return items
 
     def _mapping(self, depth: int) -> dict[str, Wire]:
         count = self._count()
+        self._account.reach(budget.growing_dict(count))
+        self._account.hold(budget.of_dict(count))
         mapping = {}
         for _ in range(count):
-            key = self.text()
+            key = self._key()
             mapping[key] = self.value(depth + 1)
         if len(mapping) != count:
             raise WireError("The message has a dict with a repeated key.")
@@ -280,9 +355,17 @@ class _Reader:
         padding = -self._at % _ALIGNMENT
         if padding and any(self.take(padding)):
             raise WireError("The message has an array with a damaged padding.")
-        data = self.take(math.prod(shape) * dtype.itemsize)
-        array = np.frombuffer(data, dtype=dtype).reshape(shape)
-        if code == 0 and array.size and np.frombuffer(data, dtype=np.uint8).max() > 1:
+        start = self._skip(math.prod(shape) * dtype.itemsize)
+        self._account.hold(budget.of_array(dimensions))
+        array: Array = np.ndarray(shape, dtype, self._body, start)
+        if code == 0 and array.size and array.view(np.uint8).max() > 1:
             raise WireError("The message has a boolean that is neither true nor false.")
         array.flags.writeable = False
         return array
+
+
+def _widest(data: memoryview) -> int:
+    """The largest byte of a text, or any below 128 where all are ASCII."""
+    if len(data) > _LARGE:
+        return int(np.frombuffer(data, dtype=np.uint8).max())  # without a copy
+    return 0 if (copied := bytes(data)).isascii() else max(copied)

@@ -30,6 +30,8 @@ _CSV = {".csv", ".tsv"}
 _PARQUET = {".parquet", ".pq"}
 _METADATA = b"vfsl"
 FILE_ROW = "row in the file"
+# Spreadsheets take a cell that begins so for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _WHOLE = {
     pa.int8(): pd.Int8Dtype(),
     pa.int16(): pd.Int16Dtype(),
@@ -169,11 +171,22 @@ def _reading(path: str | Path, party: str) -> Iterator[tuple[Path, str, str]]:
         ) from None
 
 
-def write_table(table: PartyTable | pd.DataFrame, path: str | Path) -> None:
+def write_table(
+    table: PartyTable | pd.DataFrame, path: str | Path, *, foreign: Collection[str] = ()
+) -> None:
     """Write a table to a CSV or Parquet file, by its suffix; nobody ever sees half a file.
 
     A CSV file holds text only: kinds are to be declared again, and empty text reads as missing. A
     Parquet file keeps the kinds and types of a :class:`PartyTable`.
+
+    Parameters
+    ----------
+    table : PartyTable or DataFrame
+    path : str or Path
+    foreign : collection of str
+        Columns whose cells or name another party has sent. A spreadsheet would run such a text as
+        a formula if it begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break: in a CSV file
+        it gets an apostrophe in front. Numbers stay numbers, and Parquet files are not changed.
     """
     path = Path(path)
     suffix = _suffix(path)
@@ -186,11 +199,17 @@ def write_table(table: PartyTable | pd.DataFrame, path: str | Path) -> None:
             f"Only a PartyTable or a DataFrame can be written to {path}. "
             f"Got {type(table).__name__} instead."
         )
+    unknown = [name for name in foreign if name not in frame.columns]
+    if unknown:
+        raise ConfigError(
+            "The foreign parameter of write_table must name columns of the table. "
+            f"Got {unknown[0]!r} instead."
+        )
     try:
         if suffix in _PARQUET:
             _write_parquet(frame, kinds, path)
         else:
-            _write_csv(frame, path, "\t" if suffix == ".tsv" else ",")
+            _write_csv(_disarmed(frame, foreign), path, "\t" if suffix == ".tsv" else ",")
     except (pa.ArrowException, UnicodeEncodeError) as error:
         raise DataError(
             f"The table cannot be written to {path}: {type(error).__name__}; its cells must be "
@@ -362,6 +381,21 @@ def _write_csv(frame: pd.DataFrame, path: Path, separator: str) -> None:
         frame.to_csv(words, index=False, sep=separator, lineterminator="\n", quoting=quoting)
         words.flush()
         words.detach()
+
+
+def _disarmed(frame: pd.DataFrame, foreign: Collection[str]) -> pd.DataFrame:
+    """The frame with an apostrophe before text of others that a spreadsheet would run."""
+    disarmed = frame.copy(deep=False)
+    for place, name in enumerate(frame.columns):
+        column = frame.iloc[:, place]
+        if name in foreign and not pd.api.types.is_numeric_dtype(column.dtype):
+            cells = pd.array([_disarm(cell) for cell in column], dtype=object)
+            disarmed.isetitem(place, cells)
+    return disarmed.rename(columns={name: _disarm(name) for name in foreign})
+
+
+def _disarm(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
 
 
 def _has_return(frame: pd.DataFrame) -> bool:

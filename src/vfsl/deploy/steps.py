@@ -223,7 +223,8 @@ def _deliver(
     elif site.me == step.positives:
         received = deliver_positive_holder(channel, roles)
         frame = pd.DataFrame({"id": received.index.to_numpy(), "score": received.to_numpy()})
-        write_table(frame, site.work / f"reliable-positives-{site.number}.csv")
+        path = site.work / f"reliable-positives-{site.number}.csv"
+        write_table(frame, path, foreign=["id"])
 
 
 def _has_key_holder(model: Model) -> bool:

@@ -54,9 +54,13 @@ def write_completion(work: Work, step: CompleteStep, done: Completion) -> None:
     folder, number = work.party_folder(step.missing), work.number
     suffix = Path(work.job.parties[step.missing].table).suffix.lower()
     id_columns = work.fed.tables[step.given].id_columns
-    write_table(_with_ids(done.table, id_columns), folder / f"completed-{number}{suffix}")
+    table = _with_ids(done.table, id_columns)
+    # The ids are the given party's.
+    foreign = list(table.columns[: len(id_columns)])
+    write_table(table, folder / f"completed-{number}{suffix}", foreign=foreign)
     cells = _with_ids(provenance_by_cell(done), id_columns)
-    write_table(cells, folder / f"provenance-{number}{suffix}")
+    foreign = list(cells.columns[: len(id_columns)])
+    write_table(cells, folder / f"provenance-{number}{suffix}", foreign=foreign)
     quality = quality_by_column(done)
     write_table(quality, folder / f"quality-{number}.csv")
     verdicts = dict(zip(quality["column"], quality["verdict"], strict=True))

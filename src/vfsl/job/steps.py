@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -109,8 +110,9 @@ def _find_positives(work: Work, step: PuStep) -> None:
     if step.consent:
         received = method.deliver(fed, consent=step.consent)
         path = work.party_folder(step.positives) / f"reliable-positives-{work.number}.csv"
-        _write_scores(received, path)
+        _write_scores(received, path, foreign=["id"])
 
 
-def _write_scores(scores: pd.Series[Any], path: Path) -> None:
-    write_table(pd.DataFrame({"id": scores.index.to_numpy(), "score": scores.to_numpy()}), path)
+def _write_scores(scores: pd.Series[Any], path: Path, foreign: Sequence[str] = ()) -> None:
+    frame = pd.DataFrame({"id": scores.index.to_numpy(), "score": scores.to_numpy()})
+    write_table(frame, path, foreign=foreign)

@@ -8,6 +8,9 @@ Learns  the positive holder: ids of people whom it may not know, and how likely 
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -44,7 +47,13 @@ def deliver_label_holder(
                 f"Party {party!r} has not agreed that reliable positives go to {receiver!r}, who "
                 "would receive ids of strangers; nothing was sent. Name it in consent once it does."
             )
-    content = {"ids": [str(one) for one in reliable.index], "scores": reliable.to_numpy(float)}
+    # One block of bytes: a list of many short texts is larger to read than a message may be.
+    ids = [str(one).encode() for one in reliable.index]
+    content = {
+        "ids": b"".join(ids),
+        "lengths": np.array([len(one) for one in ids], dtype=np.int64),
+        "scores": reliable.to_numpy(float),
+    }
     channel.send(receiver, "reliable positives", content)
 
 
@@ -52,9 +61,7 @@ def deliver_positive_holder(channel: Channel, roles: Roles) -> pd.Series[float]:
     """Receive the reliable positives: scores by id."""
     sender = roles.label_holder
     content = channel.within("deliver", DISCLOSURES).receive(sender, "reliable positives")
-    ids = content.get("ids")
-    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
-        raise ProtocolError(f"Party {sender!r} sent reliable positives without ids.", sender)
+    ids = _ids(content, sender)
     scores = expect_array(
         content.get("scores"),
         sender=sender,
@@ -63,3 +70,23 @@ def deliver_positive_holder(channel: Channel, roles: Roles) -> pd.Series[float]:
         shape=(len(ids),),
     )
     return pd.Series(np.asarray(scores), index=pd.Index(ids, name="id", dtype=object), name="score")
+
+
+def _ids(content: dict[str, Any], sender: str) -> list[str]:
+    """The ids of the block, each with its length."""
+    block: Any = content.get("ids")
+    lengths = expect_array(
+        content.get("lengths"),
+        sender=sender,
+        name="reliable positives",
+        holds="integer",
+        shape=(None,),
+    )
+    size = len(block) if isinstance(block, bytes) else -1
+    if ((lengths < 0) | (lengths > size)).any() or lengths.sum(dtype=np.int64) != size:
+        raise ProtocolError(f"Party {sender!r} sent reliable positives without ids.", sender)
+    cuts = [0, *np.cumsum(lengths, dtype=np.int64).tolist()]
+    try:
+        return [block[start:end].decode() for start, end in pairwise(cuts)]
+    except UnicodeDecodeError:
+        raise ProtocolError(f"Party {sender!r} sent ids that are not text.", sender) from None
