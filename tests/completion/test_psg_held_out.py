@@ -1,6 +1,7 @@
 """Held-out predictions: leaving one row out, private parts, and what B makes of them by itself."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,13 +14,13 @@ from vfsl.completion.calibrating import (
     ClassScale,
     ErrorScale,
     draw_parts,
-    indicators,
     plain_chances,
 )
 from vfsl.completion.crossfit import CrossFit, mean_of_others, shares_of_others, skill
 from vfsl.completion.leave_one_out import known_shares, leverages, residual_factors
-from vfsl.completion.targets import target_of
+from vfsl.completion.targets import merge_rare, target_of
 from vfsl.completion.vfpum import prepared
+from vfsl.data import PartyTable
 from vfsl.estimators import XGB, Roles
 
 EXACT = Pair(RidgeBase(tolerance=1e-9, max_rounds=200))
@@ -179,7 +180,28 @@ def test_class_scales_are_logistic_models_of_the_scores():
 def test_linear_scores_count_as_probabilities_where_nothing_scales_them():
     made = plain_chances(np.array([[0.2, 0.3], [1.4, -0.2], [-0.1, -0.3]]))
     np.testing.assert_allclose(made, [[0.5, 0.2, 0.3], [0, 1, 0], [1, 0, 0]])
-    assert indicators(np.array([0.0, 2.0]), 3).tolist() == [[0, 0], [0, 1]]
+
+
+def test_rare_categories_are_predicted_together():
+    counts = {"u": 50, "v": 30, "w": 12, "x": 5, "y": 3}
+    cells = np.repeat(list(counts), list(counts.values()))
+    frame = pd.DataFrame({"id": np.arange(100).astype(str), "c": cells, "n": np.arange(100.0)})
+    frame["mostly"] = np.where(np.arange(100) < 92, 0.0, np.arange(100))
+    table = PartyTable.from_frame(frame, party="B", id="id")
+    column = target_of(table, "c")
+    assert (column.width, merge_rare(column, 1).width) == (4, 4)
+    ten = merge_rare(column, 10)  # x and y have 8 rows together, so w hides them
+    assert ten.groups.tolist() == [0, 1, 2, 2, 2]
+    assert ten.numbers(np.array([0.0, 1.0, 3.0])).tolist() == [[0, 0], [1, 0], [0, 1]]
+    eight = merge_rare(column, 8)
+    assert eight.groups.tolist() == [0, 1, 2, 3, 3]
+    made = ten.plain_chances(np.array([[0.2, 0.4]]))
+    np.testing.assert_allclose(made, [[0.4, 0.2, 0.4 * 0.6, 0.4 * 0.25, 0.4 * 0.15]])
+    assert merge_rare(column, 50).groups.tolist() == [0, 1, 1, 1, 1]
+    assert merge_rare(column, 51) is None
+    assert merge_rare(target_of(table, "n"), 99) is not None
+    assert merge_rare(target_of(table, "mostly"), 8) is not None
+    assert merge_rare(target_of(table, "mostly"), 9) is None
 
 
 def test_expected_errors_follow_the_prediction():

@@ -81,11 +81,6 @@ def plain_chances(scores: Floats) -> Floats:
     return np.asarray(whole / whole.sum(axis=1, keepdims=True))
 
 
-def indicators(codes: Floats, classes: int) -> Floats:
-    """A column of 0 and 1 for each class but the first: the first follows from the others."""
-    return np.asarray(np.eye(classes)[codes.astype(np.int64)][:, 1:])
-
-
 @dataclass(frozen=True)
 class ErrorScale:
     """How large an error is to be expected of a prediction: a parabola for the log of the error."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.completion.calibrating import ClassScale, plain_chances
+from vfsl.completion.calibrating import ClassScale
 from vfsl.completion.selection import Floats, Moves
 from vfsl.completion.sides import Components
 from vfsl.completion.targets import Target
@@ -56,7 +56,9 @@ class Found:
 
     def chances_of(self, scores: Floats) -> Floats:
         """Probabilities of a category behind linear scores of its classes."""
-        return plain_chances(scores) if self.scale is None else self.scale.chances(scores)
+        if self.scale is not None:
+            return self.scale.chances(scores)
+        return self.target.plain_chances(scores)
 
     @property
     def values(self) -> Floats:

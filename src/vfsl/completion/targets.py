@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from vfsl.completion.calibrating import indicators
-from vfsl.completion.selection import Booleans, Floats
+from vfsl.completion.calibrating import plain_chances
+from vfsl.completion.selection import Booleans, Floats, Places
 from vfsl.data import Kind, PartyTable, codes
 from vfsl.data.codes import CategoryCode, Code, NumericCode
 from vfsl.errors import DataError
@@ -31,11 +31,15 @@ class Target:
         Numbers, or codes of categories; ``filler`` where a cell is missing. Numbers farther than 20
         deviations from the mean are drawn in: one such cell would rule a fit.
     known : boolean array
+    groups : integer array (categories,), optional
+        Which categories a linear model predicts together, since few rows have them; group 0 is not
+        predicted: it follows from the others.
     """
 
     code: Code
     filled: Floats
     known: Booleans
+    groups: Places | None = None
 
     @property
     def name(self) -> str:
@@ -51,12 +55,25 @@ class Target:
 
     @property
     def width(self) -> int:
-        """How many numbers a linear model predicts for it: one, or one for each class but one."""
-        return len(self.levels) - 1 if self.classes else 1
+        """How many numbers a linear model predicts for it: one, or one for each group but one."""
+        return int(self._groups.max()) if self.classes else 1
 
     def numbers(self, values: Floats) -> Floats:
         """Values of it as a linear model predicts them, (rows, width)."""
-        return indicators(values, len(self.levels)) if self.classes else values[:, None]
+        if not self.classes:
+            return values[:, None]
+        return np.asarray(np.eye(self.width + 1)[self._groups[values.astype(np.int64)]][:, 1:])
+
+    def plain_chances(self, scores: Floats) -> Floats:
+        """Linear scores as probabilities, cut to 0 and 1; within a group as on the common rows."""
+        counts = np.bincount(self.filled[self.known].astype(np.int64), minlength=len(self.levels))
+        counts = np.maximum(counts, 1e-9)
+        within = counts / np.bincount(self._groups, weights=counts)[self._groups]
+        return np.asarray(plain_chances(scores)[:, self._groups] * within)
+
+    @property
+    def _groups(self) -> Places:
+        return np.arange(len(self.levels)) if self.groups is None else self.groups
 
     @property
     def filler(self) -> float:
@@ -107,6 +124,30 @@ def target_of(common: PartyTable, name: str) -> Target:
     )
     numbers = tamed(codes.as_floats(values))
     return Target(code, np.where(known, numbers, np.nanmean(numbers)), known)
+
+
+def merge_rare(target: Target, least: int) -> Target | None:
+    """The target with categories of fewer rows merged; None if it has no two groups of so many.
+
+    What a linear model opens of a column is a sum of the other party's rows by value: of few rows
+    and many columns the other party could solve it for them. So no value of a number may be so
+    frequent that fewer rows have another one, and no group of categories may be smaller.
+    """
+    values = target.filled[target.known]
+    if not target.classes:
+        others = len(values) - int(np.unique(values, return_counts=True)[1].max())
+        return target if others >= least else None
+    counts = np.bincount(values.astype(np.int64), minlength=len(target.levels))
+    order = np.argsort(-counts, kind="stable")
+    frequent = [int(level) for level in order if counts[level] >= least]
+    rare = [int(level) for level in order if counts[level] < least]
+    if rare and counts[rare].sum() < least and frequent:
+        rare.append(frequent.pop())  # the smallest of the others hides them
+    groups = np.zeros(len(target.levels), dtype=np.int64)
+    for number, level in enumerate(frequent):
+        groups[level] = number
+    groups[rare] = len(frequent)
+    return replace(target, groups=groups) if groups.max() > 0 else None
 
 
 def tamed(numbers: Floats, farthest: float = _FARTHEST) -> Floats:
