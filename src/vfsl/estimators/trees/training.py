@@ -88,8 +88,6 @@ def train_label_holder(
     sizes = {party: _size(channel, party) for party in others}
     finished = [announced(channel, party, "finished", 0, MOST_ROUNDS) for party in others]
     done = min([mine.kept.finished, *finished])
-    if done:
-        seeds = tuple(mine.kept.load(0)["seeds"])
     seed, draws = seeds
     fitted = fitting.begin(mine.kept, done)
     offset = mine.codes.shape[1]
@@ -140,7 +138,7 @@ def _grow(holder: LabelHolder, fitting: Fitting, fitted: Fitted, kept: Kept, dra
     done = len(fitted.rounds)
     while fitted.stop_reason is None:
         number = len(fitted.rounds)
-        aims = fitting.aims(fitted, number, np.random.default_rng([draws, number]))
+        aims = fitting.aims(fitted, number, np.random.default_rng([draws, 1, number]))
         for party in told:
             holder.channel.send(party, "trees", len(aims))
         # The key holder, who keeps no rounds, counts those of this attempt.
