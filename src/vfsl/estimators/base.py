@@ -105,9 +105,9 @@ def scores_with_kept(held: Share, places: Rows, answer: Array | None) -> Array:
     """Scores of all rows: kept ones of training rows, and for the others what was answered."""
     if held.scores is None:
         return np.asarray(answer)
-    scores = np.asarray(held.scores[places])
-    if answer is not None:
-        scores[places < 0] = answer
+    scores, new = np.asarray(held.scores[places]), places < 0
+    if new.any():
+        scores[new] = answer
     return scores
 
 
