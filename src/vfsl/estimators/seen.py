@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from vfsl.data import PartyTable
+from vfsl.data import Kind, PartyTable
+from vfsl.data.codes import as_floats
 from vfsl.values import Array
 
 Marks = npt.NDArray[np.uint64]
@@ -52,8 +53,17 @@ class Seen:
 
 
 def mark_rows(table: PartyTable, rows: Array) -> Marks:
-    """A hash of the features of each row."""
-    cells = table.frame[table.features].iloc[rows]
-    if not len(cells.columns):
-        return np.zeros(len(cells), dtype=np.uint64)
-    return np.asarray(pd.util.hash_pandas_object(cells, index=False), dtype=np.uint64)
+    """A hash of the features of each row, whatever the order and the types of columns are."""
+    chosen = table.take(rows)
+    cells = {}
+    for name in sorted(chosen.features):
+        column = chosen.column(name)
+        if chosen.kinds[name] is Kind.NUMERIC:
+            cells[name] = pd.Series(as_floats(column))
+        else:
+            known = column.notna().to_numpy()
+            cells[name] = pd.Series(np.where(known, column.astype(object), None), dtype=object)
+    if not cells:
+        return np.zeros(len(chosen), dtype=np.uint64)
+    hashed = pd.util.hash_pandas_object(pd.DataFrame(cells), index=False)
+    return np.asarray(hashed, dtype=np.uint64)
