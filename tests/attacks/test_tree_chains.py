@@ -14,6 +14,7 @@ import pytest
 from tree_views import (
     LABEL,
     count,
+    exact_share,
     federation,
     follow_prediction,
     follow_training,
@@ -146,9 +147,11 @@ def test_no_column_of_new_rows_is_read_beyond_what_their_ways_show():
     found, best = read_columns(asked, truth), read_columns_with_help(ways, truth, run.model)
     assert (found <= best + 0.02).all()
     assert not ((found > 0.9) & (best <= 0.9)).any()
-    everything = read_columns(sides_of_all(run.model, run.new, reached=False), truth)
-    assert (found < everything).all()
-    assert (best < everything).all()
+    everything = sides_of_all(run.model, run.new, reached=False)
+    assert (found < read_columns(everything, truth)).all()
+    assert (best < read_columns(everything, truth)).all()
+    assert (exact_share(everything, len(truth), run.model) == 1).all()
+    assert exact_share(asked, len(truth), run.model).max() < 0.6
 
 
 @pytest.mark.slow

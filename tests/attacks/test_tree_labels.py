@@ -1,9 +1,9 @@
 """Can a feature holder of trees tell labels from how the trees part the rows?
 
 It knows in which leaf of each tree each training row ends, and here the labels of 20 rows. Rows
-that often end in a leaf together with known positives are guessed to be positive. Takahashi, Liu and
-Liu ("Eliminating Label Leakage in Tree-Based Vertical Federated Learning") join rows of a leaf in a
-graph and look for its communities; this is simpler, and strong enough to show the leak.
+that often end in a leaf together with known positives are guessed to be positive. Takahashi, Liu
+and Liu ("Eliminating Label Leakage in Tree-Based Vertical Federated Learning") join rows of a leaf
+in a graph and look for its communities; this is simpler, and strong enough to show the leak.
 """
 
 from functools import cache

@@ -301,6 +301,23 @@ def read_columns_with_help(sides, truth, model):
     return spearmans(truth, made)
 
 
+def exact_share(sides, rows, model):
+    """For each column the share of rows that are known to lie between two neighbouring thresholds
+    of the trees, by an attacker that is told column and code of every split."""
+    known, shares = thresholds(model), []
+    for column in sorted({column for column, _ in known.values()}):
+        codes = sorted({code for at, code in known.values() if at == column})
+        chain = sorted((known[node][1], node) for node in sides if known[node][0] == column)
+        low, high = np.zeros(rows), np.full(rows, len(codes))
+        for code, node in chain:
+            here, left = sides[node]
+            height = codes.index(code)
+            low[here[~left]] = np.maximum(low[here[~left]], height + 1)
+            high[here[left]] = np.minimum(high[here[left]], height)
+        shares.append(float((low == high).mean()))
+    return np.array(shares)
+
+
 # ---- the attack on labels -----------------------------------------------------------------------
 
 

@@ -55,14 +55,13 @@ class Seen:
 def mark_rows(table: PartyTable, rows: Array) -> Marks:
     """A hash of the features of each row, whatever the order and the types of columns are."""
     chosen = table.take(rows)
-    cells = {}
+    cells: dict[str, Array] = {}
     for name in sorted(chosen.features):
         column = chosen.column(name)
         if chosen.kinds[name] is Kind.NUMERIC:
-            cells[name] = pd.Series(as_floats(column))
+            cells[name] = as_floats(column)
         else:
-            known = column.notna().to_numpy()
-            cells[name] = pd.Series(np.where(known, column.astype(object), None), dtype=object)
+            cells[name] = np.array(column.astype(object).where(column.notna(), None), dtype=object)
     if not cells:
         return np.zeros(len(chosen), dtype=np.uint64)
     hashed = pd.util.hash_pandas_object(pd.DataFrame(cells), index=False)
