@@ -354,8 +354,8 @@ def test_listed_training_rows_are_not_asked():
     pieces = {}
     for _, name, body in fed.transcript.view("B"):
         scope, _, message = name.rpartition("/")
-        piece = [part for part in scope.split("/") if part.startswith("piece")]
-        pieces.setdefault(*piece or ["none"], {}).setdefault(message, wire.decode(body)[1])
+        piece = next((part for part in scope.split("/") if part.startswith("piece")), "")
+        pieces.setdefault(piece, {}).setdefault(message, wire.decode(body)[1])
     asked = 0
     for lists in pieces.values():
         if "reached" in lists:

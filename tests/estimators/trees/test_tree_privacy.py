@@ -19,6 +19,7 @@ from trees.tree_cases import (
 from vfsl.channel import Transcript, wire
 from vfsl.crypto import scheme
 from vfsl.crypto.slots import unfold
+from vfsl.draws import draw_announced_seed
 from vfsl.errors import ProtocolError, QueryRefused
 from vfsl.estimators import GBDT, LGB, XGB, RandomForest, Roles
 from vfsl.estimators.trees import program, scoring
@@ -175,6 +176,7 @@ def test_a_feature_holder_cannot_draw_the_bag_again(model, monkeypatch):
         for _, name, _, _, v in seen_by(views(made, classes(target), model), "B")
     }
     seed = seen["setup"]["seed"]
+    assert seed == draw_announced_seed(np.random.default_rng(0))  # a hash of C's stream
     for guess in ([seed, 0], [seed], seed, [seed, 1]):
         drawn = subsample(ROWS, 0.5, np.random.default_rng(guess))
         times = bootstrap(np.ones((ROWS, 1)), np.random.default_rng(guess))[:, 0] > 0

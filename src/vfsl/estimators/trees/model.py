@@ -15,7 +15,6 @@ from sklearn.metrics import roc_auc_score
 
 from vfsl.channel import Channel
 from vfsl.crypto import scheme
-from vfsl.draws import draw_announced_seed, draw_private_seed
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Federated, Part, Roles, Share, places_in_training, scores_with_kept
 from vfsl.estimators.seen import Seen
@@ -32,6 +31,7 @@ from vfsl.estimators.trees.program import DISCLOSURES, PACKING_FOR, Program
 from vfsl.estimators.trees.state import Kept
 from vfsl.estimators.trees.training import (
     Columns,
+    draw_seeds,
     label_state,
     train_feature_holder,
     train_label_holder,
@@ -138,7 +138,7 @@ class TreeModel(ABC):
         """
         self._check_fitted()
         roles = self._roles(fed, self.label_[0])
-        parts = {party: fed.parts(self.label_)[party] for party in roles.data_holders}
+        parts = fed.parts(self.label_)
         places = places_in_training(self.shares_, parts, roles.label_holder)
         held, new = self.shares_[roles.label_holder], places < 0
         asked = roles.data_holders if new.any() or held.scores is None else ()
@@ -269,7 +269,7 @@ class TreeModel(ABC):
             return Share(channel.me, self.name, state, seen=seen)
         if rng is None:
             raise ConfigError(f"Party {channel.me!r} holds the label and needs an rng to train.")
-        seeds = _seeds(kept, rng)
+        seeds = draw_seeds(kept, rng)
         fitting = self._fitting(channel.me, part, np.random.default_rng([seeds[1], 0, 0]))
         fitted = train_label_holder(channel, role, program, mine, fitting, self._penalty(), seeds)
         return Share(
@@ -396,17 +396,6 @@ class TreeModel(ABC):
                     f"The {field} parameter of {me} must be one of {known}. "
                     f"Got {getattr(self, field)!r} instead."
                 )
-
-
-def _seeds(kept: Kept, rng: np.random.Generator) -> tuple[int, int]:
-    """For columns, which everybody is told, and for rows, which nobody else may know.
-
-    A later attempt takes those of the first.
-    """
-    if kept.finished:
-        announced, private = kept.load(0)["seeds"]
-        return announced, private
-    return draw_announced_seed(rng), draw_private_seed(rng)
 
 
 def rules_of(share: Share) -> dict[Node, Rule]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import PublicKey, SecretKey, scheme
+from vfsl.draws import draw_announced_seed, draw_private_seed
 from vfsl.estimators.base import Roles
 from vfsl.estimators.exchange import announced
 from vfsl.estimators.trees.binning import Bins
@@ -68,6 +69,17 @@ def train_feature_holder(
         "rules": [rule for each in rounds for rule in each["rules"]],
         "importance": np.broadcast_to(divided_in_all, codes.shape[1]).tolist(),
     }
+
+
+def draw_seeds(kept: Kept, rng: np.random.Generator) -> tuple[int, int]:
+    """For columns, which everybody is told, and for rows, which nobody else may know.
+
+    A later attempt takes those of the first.
+    """
+    if kept.finished:
+        announced_seed, private_seed = kept.load(0)["seeds"]
+        return announced_seed, private_seed
+    return draw_announced_seed(rng), draw_private_seed(rng)
 
 
 def train_label_holder(
