@@ -114,6 +114,13 @@ def test_no_model_learns_from_rows_that_are_held_out(case):
     assert quality["rows"].max() <= common - test
 
 
+def test_only_rows_held_out_are_asked_after_training(case):
+    """Of all other common rows the label holder has the scores of training."""
+    test = round(0.25 * len(case[2].plan.overlap))
+    asked = [step.settings["new rows"] for step in case[2].steps if step.name == "predict xgb"]
+    assert asked == [test, test]  # the predictions of the train step, then the evaluation
+
+
 def test_metrics_are_those_of_predictions_on_the_rows_held_out(case):
     """Computed again from the predictions of all aligned rows and the truth."""
     from sklearn.metrics import roc_auc_score

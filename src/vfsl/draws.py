@@ -8,6 +8,7 @@ itself: there the job's seed stands in for every private one, so that a run repe
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,9 @@ from vfsl.store import read_json, write_json
 
 FIXED = "fixed by the simulation's seed"
 SYSTEM = "from the operating system, at each party"
+ANNOUNCED_BITS = 62
 _WORDS = 8  # of 32 bits
+_BYTES = 32
 
 
 def public_rng(seed: int, purpose: str) -> np.random.Generator:
@@ -61,3 +64,18 @@ class PrivateSeed:
         except (KeyError, TypeError, ValueError):
             raise StoreError(f"{path} is damaged: it holds no private seed of {party!r}.") from None
         return cls(party, words)
+
+
+def draw_private_seed(rng: np.random.Generator) -> int:
+    """A seed of 256 bits for draws that hide something; it must not leave its party."""
+    return int.from_bytes(rng.bytes(_BYTES), "big")
+
+
+def draw_announced_seed(rng: np.random.Generator) -> int:
+    """A seed of 62 bits that others are told.
+
+    It is a one-way function of 256 bits of the stream, so whoever has it learns nothing about what
+    else the stream gives.
+    """
+    digest = hashlib.sha256(b"vfsl announced seed" + rng.bytes(_BYTES)).digest()
+    return int.from_bytes(digest[:8], "big") >> (64 - ANNOUNCED_BITS)

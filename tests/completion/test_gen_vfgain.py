@@ -17,6 +17,7 @@ from vfsl.completion.imputers import protocol
 from vfsl.completion.imputers.split import Embedder, Filler, Plan
 from vfsl.completion.training import arrays_of
 from vfsl.data import PartyTable
+from vfsl.draws import draw_announced_seed
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.federation import simulate
 from vfsl.parallel import using_threads
@@ -53,7 +54,7 @@ def one_process(given, missing, plan):
         embedder = Embedder.learn(plan, given, rng(1))
         source = rng(2)
         filler = Filler.learn(plan, missing, (), source)
-        order = torch.Generator().manual_seed(int(source.integers(2**63)))
+        order = torch.Generator().manual_seed(draw_announced_seed(source))
         inputs, rows = embedder.inputs(given), filler.rows(missing)
         held = plan.held(len(given))
         best, kept = None, None

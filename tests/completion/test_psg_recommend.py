@@ -1,5 +1,7 @@
 """Advice on how to train with completed columns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from psg_cases import federation
@@ -87,6 +89,24 @@ def test_predictions_of_new_rows(case):
     assert alone.shape == (300,)
     same = advice.predict(fed, way="own columns only")
     np.testing.assert_allclose(alone[overlap], same)
+
+
+def test_common_rows_of_the_training_are_not_asked(case):
+    """The scores are those of the same shares when they know nothing of training rows."""
+    fed, _, _, advice = case
+    both = advice.predict(fed)
+    assert not fed.transcript.entries
+    forgetful = {
+        party: {
+            name: replace(way, share=way.share and replace(way.share, scores=None, seen=None))
+            for name, way in ways.items()
+        }
+        for party, ways in advice.trained.items()
+        if ways
+    }
+    asked = replace(advice, trained=forgetful).predict(fed)
+    assert {"reached", "sides"} == {entry.message for entry in fed.transcript.entries}
+    assert (asked == both).all()
 
 
 def test_fills_differ_on_remaining_rows_only(case):

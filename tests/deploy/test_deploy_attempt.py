@@ -9,6 +9,7 @@ import pytest
 from vfsl.deploy.attempt import common_start
 from vfsl.deploy.job import load_shared_job
 from vfsl.errors import ConfigError, PeerFailed, ProtocolError, Unauthentic
+from vfsl.estimators import XGB
 from vfsl.record import RunRecord
 
 
@@ -23,6 +24,41 @@ def test_results_are_those_of_the_same_run_in_memory(world, kit):
         status = world.kept(party).status()
         assert (status.state, status.finished_steps) == ("finished", 2)
         assert not world.kept(party).state.exists()
+
+
+def test_trees_predict_their_training_rows_without_a_message(world, kit):
+    """The label holder has these scores; the predictions are those of the same run in memory."""
+    text = (
+        kit.align
+        + """
+[[steps]]
+do = "train"
+model = "xgb"
+label = ["C", "y"]
+n_estimators = 3
+max_depth = 2
+"""
+    )
+    _, errors = world.attempt(job=text)
+    assert errors == {}
+    model = XGB(n_estimators=3, max_depth=2)
+    plans = world.folder / "plans"
+    fed, model = kit.fitted_in_memory(world.read(), world.results, plans, model)
+    came = pd.read_csv(world.results("C") / "predictions-2.csv")["p(y=MARKER-YES)"]
+    assert list(came) == model.predict_proba(fed)[:, 1].tolist()
+    assert came.nunique() > 2
+    messages = {
+        flow.message for party in "BC" for flow in RunRecord.load(world.results(party)).ledger
+    }
+    assert "partition" in messages
+    assert "reached" not in messages
+    # As many answers as questions while trees grew: none was given in a prediction.
+    flows = {
+        (flow.sender, flow.message): flow.messages
+        for party in "BC"
+        for flow in RunRecord.load(world.results(party)).ledger
+    }
+    assert flows["B", "sides"] <= flows["C", "chosen"]
 
 
 def test_each_party_has_its_own_results_and_its_own_ledger(world):

@@ -1,5 +1,7 @@
 """VFPU on small federations: against pooled references, encrypted, in all its forms."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ from pu_cases import Centroids, federation, people
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
-from vfsl.channel import Transcript
+from vfsl.channel import Transcript, wire
 from vfsl.crypto.bfv import BFV
 from vfsl.data import Encoder
 from vfsl.errors import InputError
@@ -321,3 +323,45 @@ def test_transcript_is_declared():
     assert isinstance(fed.transcript, Transcript)
     assert {e.kind for e in fed.transcript.entries if e.message == "bag scores"} == {"ciphertext"}
     assert {e.receiver for e in fed.transcript.entries if e.message == "opened sum"} == {"C"}
+
+
+# ---- rows whose scores are known ----
+
+
+@pytest.mark.parametrize("row_lists", ["hidden", "seed"])
+def test_over_trees_the_training_rows_are_predicted_without_a_message(row_lists):
+    frames, _, known = people(rows=200)
+    fed = federation(frames, known)
+    trees = XGB(n_estimators=2, max_depth=2)
+    pu = VFPU(base=trees, row_lists=row_lists, rounds=3, folds=2).fit(fed)
+    found = pu.predict_proba(fed)
+    assert not fed.transcript.entries
+    assert fed.steps[-1].settings["new rows"] == 0
+    # The same shares, as if they had been read from files: they know nothing of training rows.
+    pu.shares_ = {
+        party: replace(share, scores=None, seen=None) for party, share in pu.shares_.items()
+    }
+    assert (pu.predict_proba(fed) == found).all()
+    assert {entry.message for entry in fed.transcript.entries} == {"reached", "sides"}
+
+
+def test_listed_training_rows_are_not_asked():
+    """Spies are scored by a model that some of its own rows are scored by too."""
+    frames, _, known = people(rows=200)
+    fed = federation(frames, known, keep_views=True)
+    trees = XGB(n_estimators=2, max_depth=2)
+    VFPU(base=trees, preset="seed", outer=1, rounds=3, folds=2).fit(fed)
+    pieces = {}
+    for _, name, body in fed.transcript.view("B"):
+        scope, _, message = name.rpartition("/")
+        piece = next((part for part in scope.split("/") if part.startswith("piece")), "")
+        pieces.setdefault(piece, {}).setdefault(message, wire.decode(body)[1])
+    asked = 0
+    for lists in pieces.values():
+        if "reached" in lists:
+            train = np.union1d(lists["positives"], lists["pseudo-negatives"])
+            new = len(np.setdiff1d(lists["out-of-bag"], train))
+            question = lists["reached"]
+            assert len(question["rows"]) == (len(question["nodes"]) * new + 7) // 8
+            asked += 1
+    assert asked >= 3

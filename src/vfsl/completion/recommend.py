@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from vfsl.channel import Channel, run_together
+from vfsl.completion.bases import of_model
 from vfsl.completion.columns import filled_by_baseline
 from vfsl.completion.comparing import comparison
 from vfsl.completion.completed import Completion, whole_table
@@ -20,7 +21,7 @@ from vfsl.completion.selection import Floats
 from vfsl.completion.sides import Side
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Part, Roles
+from vfsl.estimators.base import Part, Roles, Rows, places_in_training, scores_with_kept
 from vfsl.estimators.trees import XGB
 from vfsl.estimators.trees.model import TreeModel
 from vfsl.values import Array
@@ -62,6 +63,9 @@ class Advice:
     def predict(self, fed: Any, way: str | None = None) -> Floats:
         """Scores of the aligned rows of a federation: both parties have these rows.
 
+        Of rows that the ways were trained on the label holder has the scores: only others are
+        asked.
+
         Parameters
         ----------
         fed : Federation
@@ -80,16 +84,26 @@ class Advice:
         weights = self.weights if way is None else pd.Series({way: 1.0})
         chosen = {str(name): float(weight) for name, weight in weights.items() if weight > 0}
         names = list(chosen)
+        parts = {
+            party: Part(fed.tables[party], fed.share(party).overlap) for party in (given, missing)
+        }
+        places = {name: self._places(name, parts) for name in names}
+        new = np.any([each < 0 for each in places.values()], axis=0)
         jobs: dict[str, Callable[[Channel], Any]] = {}
-        for party in roles.everyone:
+        for party in roles.everyone if new.any() else ():
             part = None
-            if party in self.trained:
-                part = Part(fed.tables[party], fed.share(party).overlap)
+            if party in parts:
+                part = Part(parts[party].table, parts[party].rows[new])
             mine = self.trained.get(party, {})
             jobs[party] = partial(self.model.score, part=part, trained=mine, role=roles, ways=names)
-        answers, report = fed.run("predict downstream", jobs, {"ways": names})
+        settings = {"ways": names, "new rows": int(new.sum())}
+        answers, report = fed.run("predict downstream", jobs, settings)
         report()
-        scores = {name: answers[given][name] for name in names}
+        found = answers.get(given, {})
+        scores = {
+            name: self._with_kept(name, np.where(new, -1, places[name]), found.get(name))
+            for name in names
+        }
         return self._answer(sum(chosen[name] * scores[name] for name in names))
 
     def predict_alone(self, table: PartyTable) -> Floats:
@@ -113,6 +127,25 @@ class Advice:
             ways=names,
         )
         return self._answer(run_together({given: job})[given][names[0]])
+
+    def _places(self, name: str, parts: Mapping[str, Part]) -> Rows:
+        """Where in the training of a way each row was, −1 for a new one."""
+        shares = {
+            party: ways[name].share
+            for party, ways in self.trained.items()
+            if party in parts and name in ways
+        }
+        present = {party: share for party, share in shares.items() if share is not None}
+        taking_part = {party: parts[party] for party in present}
+        return places_in_training(present, taking_part, self.label[0])
+
+    def _with_kept(self, name: str, places: Rows, answer: Floats | None) -> Floats:
+        """Scores of all rows by a way's model of all rows."""
+        held = self.trained[self.label[0]][name].share
+        if held is None:
+            raise ConfigError(f"The way {name!r} was not trained.")
+        kept = None if held.scores is None else of_model(held.scores, held, -1)
+        return scores_with_kept(replace(held, scores=kept), places, answer)
 
     def _answer(self, scores: Any) -> Floats:
         found = np.asarray(scores, dtype=np.float64)

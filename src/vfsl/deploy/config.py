@@ -133,7 +133,9 @@ class AllowSection(Strict):
 # What a job may reveal beyond the defaults of its protocols; each needs the consent of all.
 DISCLOSURES = {
     "training scores": "the label holder sees the total score of every training row",
-    "tree partitions": "the label holder sees which way rows go at every split of the others",
+    "tree partitions": "the label holder sees which way rows go at those splits of the others that "
+    "they come to, and can order most rows by the others' columns; the others see how rows fall "
+    "apart, and can guess labels once they know a few",
     "cross-gram": "one party sees the products of its own columns with the other's",
     "associations": "two parties see how strongly their columns go together, one without names",
     "row differences": "a party sees how unlike its common rows each row of the other is",

@@ -92,8 +92,15 @@ def _predict(
     share: Share | None,
     roles: Roles,
 ) -> Mapping[str, Any]:
-    """Predictions of the common rows, written at the label holder; its quality on known labels."""
-    scores = model.score(channel, part, share, role=roles)
+    """Predictions of the common rows, written at the label holder; its quality on known labels.
+
+    Of trees the label holder has the scores of these rows from training: nobody is asked.
+    """
+    scores: Array | None = None
+    if not isinstance(model, TreeModel):
+        scores = model.score(channel, part, share, role=roles)
+    elif share is not None and site.me == roles.label_holder:
+        scores = model.training_scores(share)
     if site.me != roles.label_holder or part is None or share is None or scores is None:
         return {}
     answered = _Answered(roles, part, scores)

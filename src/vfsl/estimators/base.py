@@ -12,6 +12,7 @@ import numpy.typing as npt
 from vfsl.channel import Channel
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError
+from vfsl.estimators.seen import Seen
 from vfsl.values import Array
 
 Rows = npt.NDArray[np.int64]
@@ -61,12 +62,13 @@ class Share:
     rounds: tuple[Mapping[str, Any], ...] = ()
     stop_reason: str | None = None
     notes: tuple[str, ...] = field(default=())
-    # The label holder's scores of the training rows, where the protocol shows them anyway; they
-    # are not saved with the model.
+    # The label holder's scores of the training rows, where the protocol shows them anyway, and at
+    # every party which rows these were; neither is saved with the model.
     scores: Array | None = field(default=None, repr=False, compare=False)
+    seen: Seen | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values, without the scores of training rows."""
+        """As plain JSON values, without what is known of training rows."""
         return {
             "party": self.party,
             "model": self.model,
@@ -75,6 +77,38 @@ class Share:
             "stop_reason": self.stop_reason,
             "notes": list(self.notes),
         }
+
+
+def places_in_training(
+    shares: Mapping[str, Share], parts: Mapping[str, Part], label_holder: str
+) -> Rows:
+    """For each row of the parts its place among the training rows, −1 for a new row.
+
+    A row is known if the label holder has kept its score and every party has the features that it
+    had at that place: the score is then the same. Each party looks at its own rows only; who asks
+    for a prediction learns nothing but which rows are to be scored.
+    """
+    held = shares[label_holder]
+    rows = parts[label_holder].rows
+    if held.scores is None or held.seen is None:
+        return np.full(len(rows), -1)
+    places = held.seen.places(rows)
+    for party, part in parts.items():
+        seen = shares[party].seen if party in shares else None
+        if seen is None or len(seen.rows) != len(held.seen.rows):
+            return np.full(len(rows), -1)
+        places = np.where(seen.same(places, part.table, part.rows), places, -1)
+    return places
+
+
+def scores_with_kept(held: Share, places: Rows, answer: Array | None) -> Array:
+    """Scores of all rows: kept ones of training rows, and for the others what was answered."""
+    if held.scores is None:
+        return np.asarray(answer)
+    scores, new = np.asarray(held.scores[places]), places < 0
+    if new.any():
+        scores[new] = answer
+    return scores
 
 
 class Estimator(Protocol):

@@ -56,6 +56,7 @@ class Ranking:
     unlabelled: Floats  # (rows,), NaN for rows that are not
     positive: Floats  # (known positives,)
     shares: list[Share]
+    scores: list[Floats] | None = None  # of all rows by each share's models, where trees show them
 
 
 @dataclass(eq=False)
@@ -87,6 +88,7 @@ class Outcome:
     stop_reason: str
     columns: tuple[bias.Difference, ...]
     positive: Floats  # held-out logits of known positives
+    scores: list[Floats]  # of all rows by the models of each share; none where they are not known
 
     def state(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -180,8 +182,18 @@ def search(
     leader.end(pieces, models)
     columns = _compare(found, part, ranking, estimates)
     shares = ranking.shares[: settings.rounds] if settings.listed else ranking.shares
+    scores = [each[:, :models] for each in (ranking.scores or [])[: len(shares)]]
     return Outcome(
-        found, shares, models, prior, calibration, separation, reason or "outer", columns, held
+        found,
+        shares,
+        models,
+        prior,
+        calibration,
+        separation,
+        reason or "outer",
+        columns,
+        held,
+        scores,
     )
 
 
@@ -255,13 +267,14 @@ def _rank(
         shares = [piece.share for piece in pieces]
         scores = np.hstack([piece.scores for piece in pieces if piece.scores is not None])
     values = mean_logits(base, scores, batch.voters)
-    held = values[found.known]
+    held, every = values[found.known], None
     if knows_training_scores(base):
+        every = np.split(scores, len(shares), axis=1)
         # One model scores more boldly than a mean of many; U has both, so it shows the way.
         alone = mean_logits(base, scores, batch.held_out)
         rest = found.unlabelled
         held = on_scale_of(alone[found.known], alone[rest], values[rest])
-    return Ranking(_only(values, found.unlabelled), held, shares)
+    return Ranking(_only(values, found.unlabelled), held, shares, every)
 
 
 def _one_value(base: Base, done: Done, voters: Booleans) -> Floats:

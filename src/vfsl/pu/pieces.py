@@ -69,7 +69,7 @@ class Done:
     """A finished piece: the label holder's share, and what it learned.
 
     ``sums`` over each row's voters where the base shows nothing else, else ``scores`` of all models
-    (those of listed rows only where somebody votes).
+    (of listed rows those that train or are to be scored).
     """
 
     share: Share
@@ -147,10 +147,12 @@ class Leader:
             self._part.table, self._part.rows[train], task.target[train], task.weights[train]
         )
         share = _trained(self._base.train(channel, part, role=self._role, rng=rng))
-        scored = Part(self._part.table, self._part.rows[rows[2]])
-        answer = self._base.score(channel, scored, share, role=self._role)
         scores = np.zeros((len(voters), 1))
-        scores[rows[2]] = np.asarray(answer)
+        if knows_training_scores(self._base):
+            scores[train] = training_scores(self._base, share)
+        asked = _asked(self._base, train, rows[2])
+        scored = Part(self._part.table, self._part.rows[asked])
+        scores[asked] = self._base.score(channel, scored, share, role=self._role)
         return Done(share, scores=scores)
 
     def _restored(self, content: dict[str, Any]) -> Done:
@@ -223,8 +225,9 @@ def _follow_piece(
             _rows(value, leader, name, len(part.rows))
             for name, value in zip(_LISTS, came, strict=True)
         ]
-        trained = replace(part, rows=part.rows[np.union1d(lists[0], lists[1])])
-        scored = replace(part, rows=part.rows[lists[2]])
+        train = np.union1d(lists[0], lists[1])
+        trained = replace(part, rows=part.rows[train])
+        scored = replace(part, rows=part.rows[_asked(base, train, lists[2])])
     share = base.train(channel, trained, role=role, rng=rng)
     if listed:
         base.score(channel, scored, share, role=role)
@@ -235,6 +238,11 @@ def _follow_piece(
         else:
             oob_mean.sum_feature_holder(here, part, share, role)
     return share
+
+
+def _asked(base: Base, train: Integers, listed: Integers) -> Integers:
+    """The listed rows whose scores the label holder does not have from training."""
+    return np.setdiff1d(listed, train) if knows_training_scores(base) else listed
 
 
 def numbered(rng: np.random.Generator) -> Callable[[int], np.random.Generator]:

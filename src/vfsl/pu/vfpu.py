@@ -24,7 +24,8 @@ import pandas as pd
 from vfsl.channel import Channel
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Part, Roles, Share
+from vfsl.estimators.base import Part, Roles, Share, places_in_training, scores_with_kept
+from vfsl.estimators.seen import Seen
 from vfsl.pu.bases import (
     Base,
     check_base,
@@ -192,6 +193,8 @@ class VFPU:
     def predict_proba(self, fed: Marked) -> Array:
         """How likely the aligned rows of a federation are positive, in the common order.
 
+        Over trees the label holder has the scores of the training rows: nobody is asked for them.
+
         Returns
         -------
         array (rows, 2)
@@ -200,16 +203,20 @@ class VFPU:
         self._check_fitted()
         base = make_base(self.base)
         roles, parts = self._arranged(fed, self.label_holder_, base)
+        places = places_in_training(self.shares_, parts, self.label_holder_)
+        held, new = self.shares_[self.label_holder_], places < 0
+        parts = {party: Part(part.table, part.rows[new]) for party, part in parts.items()}
         jobs = {
             party: partial(
                 self.score, part=parts.get(party), share=self.shares_.get(party), role=roles
             )
-            for party in roles.everyone
+            for party in (roles.everyone if new.any() or held.scores is None else ())
         }
         settings = {"model": self.name, "scheme": roles.scheme, "security": roles.security}
+        settings["new rows"] = int(new.sum())
         answers, report = fed.run("predict vfpu", jobs, settings)
         report()
-        positive = np.asarray(answers[self.label_holder_])
+        positive = scores_with_kept(held, places, answers.get(self.label_holder_))
         return np.hstack([1 - positive, positive])
 
     def deliver(self, fed: Marked, consent: Sequence[str] = ()) -> pd.Series[float]:
@@ -280,7 +287,8 @@ class VFPU:
         if channel.me == role.key_holder:
             return None
         members = [share.to_dict() for share in shares]
-        return Share(channel.me, self.name, {"members": members, "models": models})
+        seen = None if part is None else Seen.of(part.table, part.rows)
+        return Share(channel.me, self.name, {"members": members, "models": models}, seen=seen)
 
     def score(
         self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
@@ -294,7 +302,7 @@ class VFPU:
         if share is not None:
             members = [share_from(member) for member in share.state["members"]]
             models = share.state["models"]
-        total, count = 0.0, 0
+        answers = []
         for number, member in enumerate(members):
             here = channel.within(f"member {number}")
             own = member
@@ -302,12 +310,10 @@ class VFPU:
                 own = first_models(own, models)
             answer = base.score(here, part, own, role=role)
             if answer is not None:
-                counted = votes(base, np.asarray(answer)[:, :models])
-                total, count = total + counted.sum(axis=1), count + counted.shape[1]
+                answers.append(np.asarray(answer)[:, :models])
         if channel.me != role.label_holder or share is None:
             return None
-        logits = mean_as_logit(base, np.asarray(total / count))
-        return Calibration.from_dict(share.state["calibration"]).of_all(logits)[:, None]
+        return _chances(base, answers, Calibration.from_dict(share.state["calibration"]))
 
     # ---- internals --------------------------------------------------------------------------
 
@@ -324,6 +330,10 @@ class VFPU:
     ) -> Share:
         leader = Leader(channel, base, part, role, rng, kept)
         outcome: Outcome = search(leader, base, part, settings, rng, on_event)
+        scores = seen = None
+        if outcome.scores:
+            scores = _chances(base, outcome.scores, outcome.calibration)
+            seen = Seen.of(part.table, part.rows)
         return Share(
             channel.me,
             self.name,
@@ -331,6 +341,8 @@ class VFPU:
             tuple(outcome.found.history),
             outcome.stop_reason,
             tuple(outcome.found.warnings),
+            scores=scores,
+            seen=seen,
         )
 
     def _take_in(self, share: Share, fed: Marked) -> None:
@@ -396,3 +408,11 @@ class VFPU:
     def _check_fitted(self) -> None:
         if not hasattr(self, "shares_"):
             raise ConfigError("VFPU is not fitted yet: call fit first.")
+
+
+def _chances(base: Base, members: Sequence[Array], calibration: Calibration) -> Array:
+    """How likely rows are positive, (rows, 1), by the scores of all members' models."""
+    counted = [votes(base, scores) for scores in members]
+    total = sum(each.sum(axis=1) for each in counted)
+    count = sum(each.shape[1] for each in counted)
+    return calibration.of_all(mean_as_logit(base, np.asarray(total / count)))[:, None]

@@ -160,7 +160,8 @@ def answers_for_new_rows(case: EstimatorCase) -> None:
 
 def answers_the_label_holder_only(case: EstimatorCase) -> None:
     """Shares are of the parties with data, each its own; scores come out at the label holder."""
-    trial = case.trial()
+    old, new = np.split(np.arange(len(case.target)), [3 * len(case.target) // 4])
+    trial = case.trial(rows=old)
     model = case.fit(trial)
     require(
         set(model.shares_) == set(COLUMNS) and trial.results.get(KEYS) is None,
@@ -168,6 +169,7 @@ def answers_the_label_holder_only(case: EstimatorCase) -> None:
     )
     for party, share in model.shares_.items():
         require(share.party == party, f"The share of {party!r} says that it is {share.party!r}'s.")
+    trial = case.trial(rows=new)
     model.decision_function(trial)
     others = [party for party, found in trial.results.items() if found is not None]
     require(others == [HOLDER], f"Scores came out at {others}; expected {HOLDER!r} only.")
@@ -176,9 +178,10 @@ def answers_the_label_holder_only(case: EstimatorCase) -> None:
 def keeps_columns_at_home(case: EstimatorCase) -> None:
     """No share or message has another party's column names, categories, ids, labels or cells."""
     transcript = Transcript(keep_views=True)
-    trial = case.trial(transcript=transcript)
+    old, new = np.split(np.arange(len(case.target)), [3 * len(case.target) // 4])
+    trial = case.trial(transcript=transcript, rows=old)
     model = case.fit(trial)
-    model.decision_function(trial)
+    model.decision_function(case.trial(transcript=transcript, rows=new))
     for party, content in case.shares(model).items():
         text = json.dumps(content)
         foreign = _words(trial, *(other for other in COLUMNS if other != party))

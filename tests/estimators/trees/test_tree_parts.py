@@ -21,7 +21,6 @@ from vfsl.estimators.trees.partition import (
     unpack_sides,
 )
 from vfsl.estimators.trees.sampling import bootstrap, choose_columns, goss, subsample
-from vfsl.estimators.trees.scoring import leaf_values
 from vfsl.estimators.trees.tree import LEAF, Tree
 
 # ---- draws ----
@@ -181,23 +180,6 @@ def random_tree(rng, splits):
         if tree.owner[node] == 0:
             tree.rules[node] = (1, int(rng.integers(9)), 0)
     return tree
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(0, 8))
-def test_leaf_values_against_a_walk_row_by_row(seed, splits):
-    rng = np.random.default_rng(seed)
-    tree, rows = random_tree(rng, splits), 15
-    sides = {
-        Node(4, node): rng.random(rows) < 0.5
-        for node, owner in enumerate(tree.owner)
-        if owner != LEAF
-    }
-    found = leaf_values(tree, 4, sides, rows)
-    for row in range(rows):
-        node = 0
-        while tree.owner[node] != LEAF:
-            node = tree.left[node] + (0 if sides[Node(4, node)][row] else 1)
-        assert found[row] == tree.value[node]
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 8))

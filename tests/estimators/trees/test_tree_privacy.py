@@ -19,6 +19,7 @@ from trees.tree_cases import (
 from vfsl.channel import Transcript, wire
 from vfsl.crypto import scheme
 from vfsl.crypto.slots import unfold
+from vfsl.draws import draw_announced_seed
 from vfsl.errors import ProtocolError, QueryRefused
 from vfsl.estimators import GBDT, LGB, XGB, RandomForest, Roles
 from vfsl.estimators.trees import program, scoring
@@ -33,6 +34,8 @@ ROWS = 240
 SMALL = XGB(n_estimators=2, max_depth=3, max_bins=8, task="regression")
 # What changes from run to run: keys, what lies under them, and a party's own shuffled numbers.
 RANDOM = ("ciphertext", "masked")
+# What the label holder tells a feature holder in the clear.
+TO_B = ("setup", "trees", "chosen", "partition", "keep", "reached")
 
 
 def views(made, target, model=SMALL, roles=PLAIN, weights=None):
@@ -142,6 +145,7 @@ def test_a_feature_holder_gets_whole_numbers_only():
         ("C", "chosen"),
         ("C", "partition"),
         ("C", "keep"),
+        ("C", "reached"),
     }
 
 
@@ -172,6 +176,7 @@ def test_a_feature_holder_cannot_draw_the_bag_again(model, monkeypatch):
         for _, name, _, _, v in seen_by(views(made, classes(target), model), "B")
     }
     seed = seen["setup"]["seed"]
+    assert seed == draw_announced_seed(np.random.default_rng(0))  # a hash of C's stream
     for guess in ([seed, 0], [seed], seed, [seed, 1]):
         drawn = subsample(ROWS, 0.5, np.random.default_rng(guess))
         times = bootstrap(np.ones((ROWS, 1)), np.random.default_rng(guess))[:, 0] > 0
@@ -313,16 +318,32 @@ def test_sides_cover_all_rows_of_the_node_in_the_bag_or_not():
     assert len(bits) == ROWS // 8
 
 
-def test_prediction_is_one_message_of_sides():
+def test_prediction_asks_for_sides_of_rows_that_come_to_a_split():
+    """One question and one answer a level, for all trees together, of just these rows."""
     made, target = tables(rows=ROWS)
     parts = parts_of(made, target)
     shares = train(SMALL, parts)
     transcript = Transcript(keep_views=True)
     scores(SMALL, parts, shares, transcript=transcript)
-    (entry,) = transcript.entries
-    assert (entry.sender, entry.receiver, entry.message) == ("B", "C", "sides")
-    own = sum(party == "B" for party, *_ in splits(shares).values())
-    assert len(seen_by(transcript, "C")[0][4]) == (own * ROWS + 7) // 8
+    talk = [(entry.sender, entry.receiver, entry.message) for entry in transcript.entries]
+    levels = len(talk) // 2
+    assert talk == [("C", "B", "reached"), ("B", "C", "sides")] * levels
+    assert 1 < levels <= SMALL.max_depth
+    questions = [value for *_, value in seen_by(transcript, "B")]
+    answers = [value for *_, value in seen_by(transcript, "C")]
+    asked = {}
+    for question, answer in zip(questions, answers, strict=True):
+        rows = np.unpackbits(question["rows"], count=len(question["nodes"]) * ROWS)
+        rows = rows.reshape(-1, ROWS).astype(bool)
+        assert len(answer) == (rows.sum() + 7) // 8
+        nodes = map(tuple, question["nodes"].tolist())
+        asked |= dict(zip(nodes, rows, strict=True))
+    own = [node for node, (party, *_) in splits(shares).items() if party == "B"]
+    assert set(asked) == set(own)
+    followed = rows_of_nodes(made, shares)
+    for at, node in own:
+        if at == 0:
+            assert np.flatnonzero(asked[at, node]).tolist() == followed[node].tolist()
 
 
 # ---- the key holder ----
@@ -383,7 +404,7 @@ def test_every_message_has_its_declared_kind(keys):
     for entry in transcript.entries:
         assert entry.kind == getattr(declared[entry.message].type, "kind", "plain")
     raw = {(e.sender, e.receiver, e.message) for e in transcript.entries if e.kind == "plain"}
-    to_b = {("C", "B", name) for name in ("setup", "trees", "chosen", "partition", "keep")}
+    to_b = {("C", "B", name) for name in TO_B}
     from_b = {("B", "C", name) for name in ("columns", "finished", "sides")}
     with_key_holder = {
         ("K", "B", "public key"),

@@ -25,6 +25,7 @@ from vfsl.completion.layers import source_from
 from vfsl.completion.training import arrays_of
 from vfsl.data import PartyTable
 from vfsl.data.checks import counted
+from vfsl.draws import ANNOUNCED_BITS, draw_announced_seed
 from vfsl.errors import DataError
 from vfsl.parallel import using_threads
 from vfsl.values import Array, Disclosure, Disclosures
@@ -62,7 +63,9 @@ def train_embedder(
         _same_length(channel, imputer, len(table))
         seed = channel.receive(imputer, "order seed")
         order = torch.Generator().manual_seed(
-            expect_integer(seed, sender=imputer, name="order seed", low=0, high=2**63 - 1)
+            expect_integer(
+                seed, sender=imputer, name="order seed", low=0, high=2**ANNOUNCED_BITS - 1
+            )
         )
         held = plan.held(len(table))
         best = _copied(embedder.networks)
@@ -105,7 +108,7 @@ def train_filler(
         filler = Filler.learn(plan, table, known, rng)
         rows = filler.rows(table)
         _same_length(channel, embedder, len(table))
-        seed = int(rng.integers(2**63))
+        seed = draw_announced_seed(rng)
         channel.send(embedder, "order seed", seed)
         order = torch.Generator().manual_seed(seed)
         held = plan.held(len(table))

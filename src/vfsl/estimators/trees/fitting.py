@@ -102,14 +102,15 @@ class Fitting(ABC):
         self, fitted: Fitted, aims: Sequence[Aim], trees: list[Tree], leaf: Array
     ) -> dict[str, Array]:
         """Give leaves their values and take the round in; the arrays to keep of it."""
-        added = np.zeros_like(fitted.scores)
+        scores = fitted.scores.copy()
         for at, (aim, tree) in enumerate(zip(aims, trees, strict=True)):
             values = newton_values(leaf[:, at], len(tree.owner), aim.first, aim.second, self.l2)
             is_leaf = np.array(tree.owner) == LEAF
             values = np.where(is_leaf, self.step * values, 0.0)
             tree.value = values.tolist()
-            added[:, aim.output] += values[leaf[:, at]]
-        arrays = {"added": added, **self._more(aims, trees, leaf)}
+            # Tree by tree, as a prediction adds them up: both give the same to the last digit.
+            scores[:, aim.output] += values[leaf[:, at]]
+        arrays = {"scores": scores, **self._more(aims, trees, leaf)}
         self._take(fitted, trees, [aim.output for aim in aims], arrays)
         return arrays
 
@@ -119,7 +120,7 @@ class Fitting(ABC):
     def _take(
         self, fitted: Fitted, trees: list[Tree], outputs: list[int], arrays: Mapping[str, Array]
     ) -> None:
-        fitted.scores = fitted.scores + arrays["added"]
+        fitted.scores = arrays["scores"]
         fitted.rounds.append(trees)
         fitted.outputs.append(outputs)
         self._judge(fitted)

@@ -16,7 +16,8 @@ from sklearn.metrics import roc_auc_score
 from vfsl.channel import Channel
 from vfsl.crypto import scheme
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Federated, Part, Roles, Share
+from vfsl.estimators.base import Federated, Part, Roles, Share, places_in_training, scores_with_kept
+from vfsl.estimators.seen import Seen
 from vfsl.estimators.trees import scoring
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.candidates import LEAST_ROWS
@@ -30,12 +31,16 @@ from vfsl.estimators.trees.program import DISCLOSURES, PACKING_FOR, Program
 from vfsl.estimators.trees.state import Kept
 from vfsl.estimators.trees.training import (
     Columns,
+    draw_seeds,
     label_state,
     train_feature_holder,
     train_label_holder,
 )
 from vfsl.estimators.trees.tree import Tree
 from vfsl.values import Array
+
+# Of kept rounds: an attempt does not go on from rounds that were kept in another form.
+FORMAT = 2
 
 
 @dataclass(kw_only=True)
@@ -125,16 +130,30 @@ class TreeModel(ABC):
         return self
 
     def decision_function(self, fed: Federated) -> Array:
-        """Scores of the aligned rows in the common order, (rows, models · outputs)."""
+        """Scores of the aligned rows in the common order, (rows, models · outputs).
+
+        Rows that this model was trained on have their scores at the label holder already: only the
+        others are scored, and if there are none, no message is sent. A model that was loaded has
+        no training scores and scores all rows.
+        """
         self._check_fitted()
         roles = self._roles(fed, self.label_[0])
         parts = fed.parts(self.label_)
+        places = places_in_training(self.shares_, parts, roles.label_holder)
+        held, new = self.shares_[roles.label_holder], places < 0
+        asked = roles.data_holders if new.any() or held.scores is None else ()
         jobs = {
-            party: partial(self.score, part=parts[party], share=self.shares_[party], role=roles)
-            for party in roles.data_holders
+            party: partial(
+                self.score,
+                part=Part(parts[party].table, parts[party].rows[new]),
+                share=self.shares_[party],
+                role=roles,
+            )
+            for party in asked
         }
-        answers, report = fed.run(f"predict {self.name}", jobs, {"model": self.name})
-        scores = np.asarray(answers[roles.label_holder])
+        settings = {"model": self.name, "new rows": int(new.sum())}
+        answers, report = fed.run(f"predict {self.name}", jobs, settings)
+        scores = scores_with_kept(held, places, answers.get(roles.label_holder))
         report(metrics=self._quality(scores, parts[roles.label_holder].target))
         return scores
 
@@ -241,16 +260,17 @@ class TreeModel(ABC):
         table = part.table.take(part.rows)
         bins = Bins.fit(table, self.max_bins, self.categories)
         codes = bins.transform(table)
-        settings = {"model": self.name} | self._settings()
+        seen = Seen.of(part.table, part.rows)
+        settings = {"model": self.name, "format": FORMAT} | self._settings()
         kept = Kept(self.checkpoints, channel.me, settings, (codes, part.target, part.weights))
         mine = Columns(bins, codes, kept)
         if channel.me != role.label_holder:
             state = train_feature_holder(channel, role, program, mine)
-            return Share(channel.me, self.name, state)
+            return Share(channel.me, self.name, state, seen=seen)
         if rng is None:
             raise ConfigError(f"Party {channel.me!r} holds the label and needs an rng to train.")
-        fitting = self._fitting(channel.me, part, rng)
-        seeds = int(rng.integers(1 << 62)), int(rng.integers(1 << 62))
+        seeds = draw_seeds(kept, rng)
+        fitting = self._fitting(channel.me, part, np.random.default_rng([seeds[1], 0, 0]))
         fitted = train_label_holder(channel, role, program, mine, fitting, self._penalty(), seeds)
         return Share(
             channel.me,
@@ -259,6 +279,7 @@ class TreeModel(ABC):
             tuple(fitted.history),
             fitted.stop_reason,
             scores=fitted.scores if fitted.kept_scores is None else fitted.kept_scores,
+            seen=seen,
         )
 
     def score(
@@ -273,15 +294,14 @@ class TreeModel(ABC):
         bins = Bins.from_dict(share.state["bins"])
         codes = bins.transform(part.table.take(part.rows))
         if channel.me != role.label_holder:
-            scoring.send_sides(channel, role, bins, codes, rules_of(share))
+            scoring.answer_sides(channel, role, bins, codes, rules_of(share))
             return None
         trees = [Tree.from_dict(tree) for tree in share.state["trees"]]
-        sides = scoring.receive_sides(channel, role, bins, codes, trees)
+        leaf = scoring.find_leaves(channel, role, bins, codes, trees)
         start = np.asarray(share.state["start"], dtype=np.float64)
         scores = np.tile(start, (len(codes), 1))
         for at, tree in enumerate(trees):
-            output = share.state["output"][at]
-            scores[:, output] += scoring.leaf_values(tree, at, sides, len(codes))
+            scores[:, share.state["output"][at]] += np.array(tree.value)[leaf[:, at]]
         return scores
 
     # ---- what a strategy adds -----------------------------------------------------------------

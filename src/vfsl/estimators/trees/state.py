@@ -15,7 +15,8 @@ from vfsl.values import Array
 class Kept:
     """Finished rounds of one party in its own folder; without a folder nothing is kept.
 
-    Nothing secret is written: no key, mask, or order of candidates.
+    No key, mask or order of candidates is written. The label holder's folder has the seed of its
+    rows and their scores, which must stay with it.
 
     Parameters
     ----------

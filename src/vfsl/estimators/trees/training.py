@@ -9,6 +9,7 @@ import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import PublicKey, SecretKey, scheme
+from vfsl.draws import draw_announced_seed, draw_private_seed
 from vfsl.estimators.base import Roles
 from vfsl.estimators.exchange import announced
 from vfsl.estimators.trees.binning import Bins
@@ -70,6 +71,17 @@ def train_feature_holder(
     }
 
 
+def draw_seeds(kept: Kept, rng: np.random.Generator) -> tuple[int, int]:
+    """For columns, which everybody is told, and for rows, which nobody else may know.
+
+    A later attempt takes those of the first.
+    """
+    if kept.finished:
+        announced_seed, private_seed = kept.load(0)["seeds"]
+        return announced_seed, private_seed
+    return draw_announced_seed(rng), draw_private_seed(rng)
+
+
 def train_label_holder(
     channel: Channel,
     roles: Roles,
@@ -88,8 +100,6 @@ def train_label_holder(
     sizes = {party: _size(channel, party) for party in others}
     finished = [announced(channel, party, "finished", 0, MOST_ROUNDS) for party in others]
     done = min([mine.kept.finished, *finished])
-    if done:
-        seeds = tuple(mine.kept.load(0)["seeds"])
     seed, draws = seeds
     fitted = fitting.begin(mine.kept, done)
     offset = mine.codes.shape[1]
@@ -140,7 +150,7 @@ def _grow(holder: LabelHolder, fitting: Fitting, fitted: Fitted, kept: Kept, dra
     done = len(fitted.rounds)
     while fitted.stop_reason is None:
         number = len(fitted.rounds)
-        aims = fitting.aims(fitted, number, np.random.default_rng([draws, number]))
+        aims = fitting.aims(fitted, number, np.random.default_rng([draws, 1, number]))
         for party in told:
             holder.channel.send(party, "trees", len(aims))
         # The key holder, who keeps no rounds, counts those of this attempt.

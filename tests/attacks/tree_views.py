@@ -1,0 +1,366 @@
+"""What parties of a training of trees can put together from their messages, and attacks on it.
+
+Everything here reads messages that a party sent or received, and what that party has itself; the
+functions under "truth" read all shares, for controls and bounds.
+"""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.stats import spearmanr
+from sklearn.linear_model import LogisticRegression
+
+from vfsl.channel import wire
+from vfsl.data import PartyTable
+from vfsl.estimators.trees.binning import Bins
+from vfsl.estimators.trees.candidates import rule_sides
+from vfsl.estimators.trees.partition import Node, Partition, unpack_sides
+from vfsl.estimators.trees.tree import LEAF, Tree
+from vfsl.federation import Federation
+
+LABEL = ("C", "y")
+_LEVEL = re.compile(r"trees (\d+)/level (\d+)/(\w+)$")
+
+
+# ---- a run --------------------------------------------------------------------------------------
+
+
+def people(rows, seed, own=3, others=4, noise=1.0, weight_of_b=1.0):
+    """Frames of C and B; the label follows from columns of both."""
+    rng = np.random.default_rng(seed)
+    c, b = rng.normal(size=(rows, own)), rng.normal(size=(rows, others))
+    b += 0.5 * rng.normal(size=(rows, 1))  # B's columns go together, as columns do
+    pull = c @ np.linspace(1.0, 0.6, own) + weight_of_b * b @ np.linspace(1.0, 0.6, others)
+    score = pull + noise * rng.normal(size=rows)
+    ids = [f"person-{row}" for row in range(rows)]
+    frames = {
+        "C": pd.DataFrame(c, columns=[f"c{j}" for j in range(own)]).assign(id=ids),
+        "B": pd.DataFrame(b, columns=[f"b{j}" for j in range(others)]).assign(id=ids),
+    }
+    frames["C"]["y"] = np.where(score > np.median(score), "yes", "no")
+    return frames
+
+
+def federation(frames, scheme="plain", seed=0):
+    made = {
+        party: PartyTable.from_frame(
+            frame, party=party, id="id", label="y" if party == "C" else None
+        )
+        for party, frame in frames.items()
+    }
+    fed = Federation(made, scheme=scheme, seed=seed, keep_views=True)
+    fed.align("B", "C", protocol="ecdh")
+    return fed
+
+
+def read(transcript, party):
+    """(scope and name, value) of all messages that a party received or sent."""
+    return [
+        (sight.name, wire.decode(sight.body)[1])
+        for sight in transcript.sights
+        if party in (sight.sender, sight.receiver)
+    ]
+
+
+# ---- what messages tell -------------------------------------------------------------------------
+
+
+@dataclass
+class Followed:
+    """What messages of a training tell a data holder.
+
+    Attributes
+    ----------
+    sides : dict of (tree, node) to (rows, left)
+        At splits of the feature holder.
+    leaves : array (rows, trees)
+    """
+
+    sides: dict
+    leaves: np.ndarray
+
+
+def follow_training(transcript, party, rows):
+    """Let all rows take the ways that the messages of a training tell, level by level."""
+    levels = defaultdict(dict)
+    for name, value in read(transcript, party):
+        found = _LEVEL.search(name)
+        if found and found[3] in ("chosen", "sides", "partition"):
+            levels[int(found[1]), int(found[2])][found[3]] = value
+    sides, leaves, partition = {}, {}, None
+    for (tree, level), came in sorted(levels.items()):
+        if level == 0:
+            partition = Partition(rows, 1)  # one tree a round
+        chosen = [Node(0, int(pair[1])) for pair in came["chosen"]["nodes"]]
+        theirs = _sides(came.get("sides"), chosen, partition)
+        for node, left in theirs.items():
+            sides[tree, node.number] = partition.rows(node), left
+        splits = [Node(0, int(pair[1])) for pair in came["partition"]["splits"]]
+        others = [node for node in splits if node not in theirs]
+        every = theirs | _sides(came["partition"]["sides"], others, partition)
+        for node in splits:
+            partition.split(node, every[node])
+        leaves[tree] = dict(partition.leaves())
+    table = np.zeros((rows, len(leaves)), dtype=int)
+    for tree, nodes in leaves.items():
+        for node, here in nodes.items():
+            table[here, tree] = node.number
+    return Followed(sides, table)
+
+
+def _sides(bits, nodes, partition):
+    if not nodes:
+        return {}
+    lengths = [len(partition.rows(node)) for node in nodes]
+    return dict(zip(nodes, unpack_sides(bits, lengths, "B"), strict=True))
+
+
+def follow_prediction(transcript, party, rows):
+    """The sides at splits of the feature holder that a prediction tells, as in a training."""
+    questions, answers = (
+        [value for name, value in read(transcript, party) if name.endswith(f"score/{message}")]
+        for message in ("reached", "sides")
+    )
+    sides = {}
+    for question, bits in zip(questions, answers, strict=True):
+        nodes = [tuple(pair) for pair in question["nodes"].tolist()]
+        asked = [
+            np.flatnonzero(here) for here in unpack_sides(question["rows"], [rows] * len(nodes), "")
+        ]
+        came = unpack_sides(bits, [len(here) for here in asked], "B")
+        for node, here, left in zip(nodes, asked, came, strict=True):
+            sides[node] = here, left
+    return sides
+
+
+def together(*found):
+    """Sides from several runs over the same rows; of one split they are put together."""
+    merged = {}
+    for sides in found:
+        for node, (rows, left) in sides.items():
+            known = merged.setdefault(node, {})
+            known.update(zip(rows.tolist(), left.tolist(), strict=True))
+    return {
+        node: (np.array(sorted(known), dtype=int), np.array([known[row] for row in sorted(known)]))
+        for node, known in merged.items()
+    }
+
+
+def count(sides):
+    return sum(len(rows) for rows, _ in sides.values())
+
+
+def same_sides(one, other):
+    """Whether two accounts of sides say the same of the same rows at the same splits."""
+    one, other = together(one), together(other)
+    return one.keys() == other.keys() and all(
+        np.array_equal(one[node][0], other[node][0])
+        and np.array_equal(one[node][1], other[node][1])
+        for node in one
+    )
+
+
+# ---- truth, from all shares ---------------------------------------------------------------------
+
+
+def sides_of_all(model, fed, reached):
+    """Sides at B's splits by the shares of both parties: of rows that come there, or of all."""
+    parts = fed.parts(model.label_)
+    found, codes = {}, {}
+    for party in ("B", "C"):
+        found[party] = Bins.from_dict(model.shares_[party].state["bins"])
+        codes[party] = found[party].transform(parts[party].table.take(parts[party].rows))
+    theirs = {(at, node): rule for at, node, *rule in model.shares_["B"].state["rules"]}
+    sides, everyone = {}, np.arange(len(codes["C"]))
+    for at, content in enumerate(model.shares_["C"].state["trees"]):
+        tree = Tree.from_dict(content)
+        here = {0: everyone}
+        for node, owner in enumerate(tree.owner):
+            if owner == LEAF:
+                continue
+            party = "C" if owner == 0 else "B"
+            rule = tree.rules[node] if owner == 0 else theirs[at, node]
+            rows = here[node]
+            left = rule_sides(found[party], *rule, codes[party][:, rule[0]])
+            here[tree.left[node]] = rows[left[rows]]
+            here[tree.left[node] + 1] = rows[~left[rows]]
+            if party == "B":
+                asked = rows if reached else everyone
+                if len(asked):
+                    sides[at, node] = asked, left[asked]
+    return sides
+
+
+def thresholds(model):
+    """The column of each of B's splits, and the code up to which rows go left."""
+    rules = model.shares_["B"].state["rules"]
+    return {(at, node): (column, code) for at, node, column, code, _ in rules}
+
+
+def true_columns(model, fed):
+    """B's columns as numbers, in the common order."""
+    part = fed.parts(model.label_)["B"]
+    names = [column["name"] for column in model.shares_["B"].state["bins"]]
+    return part.table.take(part.rows).frame[names].to_numpy(dtype=float)
+
+
+# ---- the attack on columns ----------------------------------------------------------------------
+
+# Two splits are in one column if one of their four groups of rows is empty although so many were to
+# be expected in it by chance.
+_SURPRISE = 8.0
+
+
+def chains(sides, rows):
+    """Splits that belong together, each chain from the lowest threshold to the highest.
+
+    Two splits of one column are nested: all rows left of the lower one are left of the higher one.
+    Splits of different columns are not, if enough rows come to both. Chains are merged from the
+    surest pair on, as long as no pair of them contradicts.
+    """
+    nodes = list(sides)
+    left, right = (np.zeros((len(nodes), rows), dtype=np.float32) for _ in range(2))
+    for at, node in enumerate(nodes):
+        here, goes = sides[node]
+        left[at, here[goes]] = 1
+        right[at, here[~goes]] = 1
+    # [s, t]: rows that come to both, and go left at s and right at t. None: s lies below t.
+    crossing = left @ right.T
+    both = left + right
+    total = np.maximum(both @ both.T, 1)
+    expected = (left @ both.T) * (both @ right.T) / total
+    below = (crossing == 0) & (expected >= _SURPRISE)
+    against = (crossing > 0) & (crossing.T > 0)
+    cluster = {at: [at] for at in range(len(nodes))}
+    belongs = list(range(len(nodes)))
+    sure = np.where(below, expected, 0)
+    sure = np.maximum(sure, sure.T)
+    pairs = [(s, t) for s in range(len(nodes)) for t in range(s) if sure[s, t] > 0]
+    for s, t in sorted(pairs, key=lambda pair: -sure[pair]):
+        one, other = belongs[s], belongs[t]
+        if one == other or against[np.ix_(cluster[one], cluster[other])].any():
+            continue
+        cluster[one] += cluster.pop(other)
+        for at in cluster[one]:
+            belongs[at] = one
+    found = []
+    for members in cluster.values():
+        inside = below[np.ix_(members, members)]
+        height = inside.sum(axis=0) - inside.sum(axis=1)
+        found.append([nodes[members[at]] for at in np.argsort(height, kind="stable")])
+    return sorted(found, key=len, reverse=True)
+
+
+def pseudo_column(sides, chain, rows):
+    """How high each row stands on a chain: between the last split that sends it right and the
+    first that sends it left. Where all sides are known, how many send it right."""
+    low, high = np.zeros(rows), np.full(rows, float(len(chain)))
+    for height, node in enumerate(chain):
+        here, left = sides[node]
+        low[here[~left]] = np.maximum(low[here[~left]], height + 1)
+        high[here[left]] = np.minimum(high[here[left]], height)
+    return (low + high) / 2
+
+
+def spearmans(truth, columns):
+    """For each true column the largest |Spearman| with one of the columns that were made up."""
+    usable = [column for column in columns if np.ptp(column) > 0]
+    return np.array(
+        [
+            max((abs(spearmanr(column, true).statistic) for column in usable), default=0.0)
+            for true in truth.T
+        ]
+    )
+
+
+def read_columns(sides, truth):
+    """The attack: |Spearman| of each column with the best pseudo-column of a chain."""
+    rows = len(truth)
+    return spearmans(truth, [pseudo_column(sides, chain, rows) for chain in chains(sides, rows)])
+
+
+def read_columns_with_help(sides, truth, model):
+    """The same by an attacker that is told column and code of every split: what sides can tell at
+    most, as bins have about as many rows each."""
+    known, columns = thresholds(model), defaultdict(list)
+    for node in sides:
+        columns[known[node][0]].append(node)
+    made = []
+    for column, nodes in columns.items():
+        low = np.full(len(truth), 0.0)
+        high = np.full(len(truth), max(code for at, code in known.values() if at == column) + 1.0)
+        for node in nodes:
+            here, left = sides[node]
+            code = known[node][1]
+            low[here[~left]] = np.maximum(low[here[~left]], code + 1)
+            high[here[left]] = np.minimum(high[here[left]], code)
+        made.append((low + high) / 2)
+    return spearmans(truth, made)
+
+
+def exact_share(sides, rows, model):
+    """For each column the share of rows that are known to lie between two neighbouring thresholds
+    of the trees, by an attacker that is told column and code of every split."""
+    known, shares = thresholds(model), []
+    for column in sorted({column for column, _ in known.values()}):
+        codes = sorted({code for at, code in known.values() if at == column})
+        chain = sorted((known[node][1], node) for node in sides if known[node][0] == column)
+        low, high = np.zeros(rows), np.full(rows, len(codes))
+        for code, node in chain:
+            here, left = sides[node]
+            height = codes.index(code)
+            low[here[~left]] = np.maximum(low[here[~left]], height + 1)
+            high[here[left]] = np.minimum(high[here[left]], height)
+        shares.append(float((low == high).mean()))
+    return np.array(shares)
+
+
+# ---- the attack on labels -----------------------------------------------------------------------
+
+
+def auc(scores, truth):
+    order = pd.Series(scores).rank().to_numpy()
+    positives = int(truth.sum())
+    return (order[truth].sum() - positives * (positives + 1) / 2) / (
+        positives * (len(truth) - positives)
+    )
+
+
+def nearness(leaves):
+    """In which share of trees two rows end in the same leaf."""
+    same = np.zeros((len(leaves), len(leaves)), dtype=np.float32)
+    for tree in leaves.T:
+        same += tree[:, None] == tree[None, :]
+    return same / leaves.shape[1]
+
+
+def guess_labels(near, known, labels):
+    """Of each row, how much nearer it is to known positives than to known negatives."""
+    return near[:, known[labels]].mean(axis=1) - near[:, known[~labels]].mean(axis=1)
+
+
+def gain_of_partition(leaves, own, truth, seed=0, known=20, draws=20):
+    """AUC on rows of unknown label by leaves, and by one's own columns, from 20 known labels.
+
+    By own columns it is the better one of a linear model and of nearness of standardised columns;
+    the mean over many draws of the known labels.
+    """
+    rng = np.random.default_rng(seed)
+    scaled = (own - own.mean(axis=0)) / own.std(axis=0)
+    far = ((scaled[:, None, :] - scaled[None, :, :]) ** 2).mean(axis=2)
+    near = {"leaves": nearness(leaves), "near columns": np.exp(-far)}
+    found = defaultdict(list)
+    for _ in range(draws):
+        half = [rng.choice(np.flatnonzero(truth == side), known // 2, False) for side in (0, 1)]
+        seen = np.concatenate(half)
+        hidden = np.setdiff1d(np.arange(len(truth)), seen)
+        for name, each in near.items():
+            guess = guess_labels(each, seen, truth[seen])
+            found[name].append(auc(guess[hidden], truth[hidden]))
+        linear = LogisticRegression().fit(scaled[seen], truth[seen])
+        found["linear"].append(auc(linear.decision_function(scaled[hidden]), truth[hidden]))
+    means = {name: float(np.mean(values)) for name, values in found.items()}
+    return means["leaves"], max(means["linear"], means["near columns"])
