@@ -476,7 +476,7 @@ class Federation:
         }
 
     def _reporter(self, step: str, settings: Mapping[str, Any], seconds: float) -> StepReport:
-        flows = self.transcript.flows(step)
+        flows, shown = self.transcript.flows(step), self.transcript.shown(step)
 
         def report(
             *,
@@ -496,6 +496,7 @@ class Federation:
                 tuple(notes),
                 flows,
                 details or {},
+                shown,
             )
             self._steps.append(done)
 

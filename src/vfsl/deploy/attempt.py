@@ -200,6 +200,7 @@ def _timed_step(site: Site, sealed: Transport, step: Any, number: int) -> StepRe
         outcome.notes,
         transcript.flows(outcome.name),
         outcome.details,
+        transcript.shown(outcome.name),
     )
 
 
