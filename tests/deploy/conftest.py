@@ -29,6 +29,8 @@ steps = ["align", "train", "pu", "complete"]
 disclosures = ["training scores", "tree partitions", "associations", "row differences"]
 outputs = ["predictions", "reliable positives", "completed columns"]
 [limits]
+asked = 1000
+numbers = 50.0
 minimum = 20
 seconds = 100.0
 """
