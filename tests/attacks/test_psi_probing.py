@@ -1,7 +1,8 @@
 """Attack: a client goes through a block of guessed numbers and learns who is a customer.
 
 The server has 800 customers with numbers from a block of 10,000. The client follows the protocol
-with a list of all of them. Nothing in a set intersection tells guesses from customers; the cap does.
+with a list of all of them. Nothing in a set intersection tells guesses from customers; a cap limits
+how many there are.
 """
 
 from functools import partial

@@ -74,9 +74,10 @@ def announced_refusals(
         before = kept.sum(peer, columns)
         left = len(table) * (share * len(columns) - need[peer])
         if need[peer] and left < before.seen:
+            runs = counted(before.runs, "run")
             yield (
                 f"Step {number}: {mine.party!r} would show {peer!r} {need[peer]} exact numbers "
-                f"about each common row, after {before.seen:,} over {counted(before.runs, 'run')}; it allows "
+                f"about each common row, after {before.seen:,} over {runs}; it allows "
                 f"{share:g} × {len(columns)} columns (limits.numbers in {PARTY_FILE}). "
                 + what_to_do(peer, "these columns")
             )
