@@ -3,6 +3,7 @@
 import json
 import stat
 import threading
+import time
 
 import pandas as pd
 import pytest
@@ -208,6 +209,22 @@ def test_a_further_attempt_is_counted_again(world, monkeypatch):
         line.counted for line in RunRecord.load(world.results("C")).shown if line.about == "label"
     )
     assert KeptBudget(world.site("C")).sum("B", ("y",)).seen == before + once
+
+
+def test_questions_are_counted_in_the_folder_of_the_party(world):
+    world.attempt()
+    asked = json.loads((world.site("B") / "alignment" / "questions.json").read_text())["asked"]
+    assert sum(count for _, count in asked["C"]) == 120
+    # Without a word about it B answers three times its own list: 360.
+    path = world.site("B") / "party.toml"
+    path.write_text(path.read_text().replace("asked = 1000\n", ""))
+    (world.site("C") / "alignment" / "values-ecdh-at-B.npz").unlink()
+    (world.site("B") / "alignment" / "questions.json").write_text(
+        json.dumps({"version": 1, "asked": {"C": [[time.time(), 241]]}})
+    )
+    _, errors = world.attempt(run="run-2")
+    assert isinstance(errors["B"], LimitReached)
+    assert "may ask about 360 (3 × the own list)" in str(errors["B"])
 
 
 def test_the_limit_is_a_share_of_what_is_hidden():

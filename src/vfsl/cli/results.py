@@ -50,15 +50,10 @@ def ledger(folder: Folder) -> None:
 def _shown_table(lines: list[dict[str, Any]]) -> Table:
     """Exact numbers about somebody's rows, and how many of them a budget counts."""
     table = Table(title="Exact numbers shown", title_justify="left", box=None, pad_edge=False)
-    for title, justify in (
-        ("step", "left"),
-        ("of → to", "left"),
-        ("what", "left"),
-        ("about", "left"),
-        ("numbers", "right"),
-        ("counted", "right"),
-    ):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    for title in ("step", "of → to", "what", "about"):
+        table.add_column(title)
+    for title in ("numbers", "counted"):
+        table.add_column(title, justify="right")
     for line in lines:
         table.add_row(
             escape(line["step"]),

@@ -187,7 +187,9 @@ def _missing_label(me: str, table: PartyTable, job: SharedJob) -> list[str]:
 def _timed_step(site: Site, sealed: Transport, step: Any, run: str) -> StepRecord:
     """Run a step over a channel with a transcript of its own, within the party's budget."""
     transcript = Transcript()
-    budget = budget_of(site, step, run, _fingerprint_key(site.folder))
+    budget = None  # without a table there is nothing to show
+    if site.table is not None:
+        budget = budget_of(site, site.table, step, run, _fingerprint_key(site.folder))
     channel = PartyChannel(sealed, transcript, timeout=site.job.run.seconds, budget=budget)
     started = time.perf_counter()
     outcome = run_step(site, channel.within(f"step {site.number}"), step)

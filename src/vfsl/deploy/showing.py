@@ -20,13 +20,17 @@ from vfsl.job.schema import CompleteStep, PuStep, Step, TrainStep
 from vfsl.record import fingerprint
 
 
-def budget_of(site: Site, step: Step, run: str, key: bytes) -> RunBudget | None:
-    """The budget for one step; None for a party without a table, who has nothing to show."""
-    if site.table is None:
-        return None
-    kept, share = KeptBudget(site.folder), site.mine.limits.numbers
-    printed = fingerprint_of(site.table, key)
-    return RunBudget(kept, site.me, run, printed, key, share, _hidden(site, site.table, step))
+def budget_of(site: Site, table: PartyTable, step: Step, run: str, key: bytes) -> RunBudget:
+    """The party's budget, with what one step could tell others about."""
+    return RunBudget(
+        KeptBudget(site.folder),
+        site.me,
+        run,
+        fingerprint_of(table, key),
+        key,
+        site.mine.limits.numbers,
+        _hidden(site, table, step),
+    )
 
 
 def fingerprint_of(table: PartyTable, key: bytes) -> str:
