@@ -11,8 +11,9 @@ X_Bᵀ V 1: so however many rounds there are, a target shows no more than
     about columns       d_B · d_C
 
 An equation that has both in it counts for both, each up to that. Models with one target in common
-differ by row weights only. These are hidden and drawn for each model anew, so each model brings as
-many unknown numbers as there are rows; such models count once.
+differ by row weights only. Where these are private draws of the label holder for each model, each
+model brings as many unknown numbers as there are rows; so such models count once. Whoever trains
+models on row weights that others can work out (known folds, a known seed) must not rely on that.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Holds   the label holder: columns, targets and row weights; each feature holder: columns; the key
         holder: the secret key, no data.
-Learns  a feature holder: its own gradients, the common step lengths, the effective penalty. The
+Learns  a feature holder: its own gradients, the common step lengths, the effective penalty, how
+        many columns the label holder has (it counts what that one's gradients show of it). The
         label holder: its own gradients and three sums a round and model of each feature holder;
         with several stages, the total score of each row between two of them. The key holder:
         uniformly masked numbers, how many columns, rows, models and rounds there are.
