@@ -77,7 +77,7 @@ REFUSALS = {
     "weak keys": (["--id", "customer_id", "--security", "80"], "80"),
     "hub elsewhere": (["--id", "customer_id", "--hub", "Q"], "hub must be one of"),
     "too small": (["--id", "customer_id", "--minimum", "50", "--protocol", "ecdh"], "at least 50"),
-    "over the cap": (["--id", "customer_id", "--cap", "5", "--protocol", "ecdh"], "5"),
+    "over the cap": (["--id", "customer_id", "--cap", "5", "--protocol", "ecdh"], "--cap"),
     "one id only": (["--id", "A=customer_id"], "says nothing about party 'B'"),
     "strange party": (["--id", "A=x", "--id", "B=x", "--id", "Z=x"], "'Z', which has no --party"),
 }
@@ -93,6 +93,21 @@ def test_refusals_are_one_sentence(case, tmp_path, monkeypatch, capsys):
     assert words in printed
     assert printed.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("options", [["--cap", "5"], []])
+def test_a_list_over_the_cap_is_refused_in_words_of_the_option_and_leaves_nothing(
+    options, tmp_path, monkeypatch, capsys
+):
+    write(tmp_path, "a.csv", [f"p{i}" for i in range(3)])
+    write(tmp_path, "b.csv", [f"p{i}" for i in range(10)])
+    common = ["--id", "customer_id", "--protocol", "ecdh"]
+    assert align(monkeypatch, tmp_path, *common, *options) == 2
+    printed = capsys.readouterr().err
+    assert f"may ask about {5 if options else '9 (3 × the own list)'}" in printed
+    assert "--cap" in printed
+    assert not (tmp_path / "out.state").exists()
+    assert align(monkeypatch, tmp_path, *common, "--cap", "10") == 0
 
 
 def test_a_grown_list_costs_only_its_new_ids(tmp_path, monkeypatch):

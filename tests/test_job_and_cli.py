@@ -75,10 +75,13 @@ def test_run_ledger_and_report(folder, monkeypatch, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     for words in ("B → A", "scores ×", "ciphertext", "sealed ids", "how many encoded columns"):
         assert words in printed
+    # B's scores of 60 rows, in the prediction only.
+    assert "predict linear B → A total scores columns 60 60" in printed
 
     page = folder / "page.html"
     assert vfsl(monkeypatch, "report", out, "--out", page) == 0
     assert "Ledger" in page.read_text()
+    assert '<td data-name="numbers" class="number">60</td>' in page.read_text()
 
 
 def test_the_same_job_gives_the_same_files(folder, monkeypatch):

@@ -1,11 +1,12 @@
 """Run records: loading what was saved, refusing what was not."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from vfsl.errors import StoreError
-from vfsl.record import Flow, PartyFacts, RunRecord, StepRecord, fingerprint, versions
+from vfsl.record import Flow, PartyFacts, RunRecord, Shown, StepRecord, fingerprint, versions
 
 FLOW = Flow("train", "A", "B", "residual", "ciphertext", 3, 900, "nothing")
 RECORD = RunRecord(
@@ -27,6 +28,23 @@ def test_round_trip(tmp_path):
     RECORD.save(tmp_path)
     assert RunRecord.load(tmp_path) == RECORD
     assert RunRecord.load(tmp_path).ledger == (FLOW,)
+
+
+def test_a_record_of_before_loads_without_what_was_shown(tmp_path):
+    RECORD.save(tmp_path)
+    path = tmp_path / "record.json"
+    content = json.loads(path.read_text())
+    for step in content["steps"]:
+        assert step.pop("shown") == []
+    path.write_text(json.dumps(content))
+    assert RunRecord.load(tmp_path) == RECORD
+
+
+def test_what_was_shown_is_kept(tmp_path):
+    line = Shown("train", "B", "A", "total scores", "columns", 30, 20)
+    step = replace(RECORD.steps[0], shown=(line,))
+    replace(RECORD, steps=(step,)).save(tmp_path)
+    assert RunRecord.load(tmp_path).shown == (line,)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ VfslError
 │   ├── TimedOut              nothing came before the deadline
 │   └── Unauthentic           sealing refused; vague on purpose
 ├── ProtocolError             a peer sent a well-formed message that the protocol forbids
+│   └── LimitReached          a peer would ask or see more than a party allows
 ├── CryptoError
 │   ├── BoundExceeded         a value could leave the plaintext space
 │   ├── KeyMismatch           ciphertexts of different keys, or an unusable key
@@ -89,6 +90,10 @@ class ProtocolError(VfslError):
     def __init__(self, message: str, party: str | None = None) -> None:
         super().__init__(message)
         self.party = party
+
+
+class LimitReached(ProtocolError):
+    """A peer would ask about more ids, or see more numbers, than a party allows."""
 
 
 class CryptoError(VfslError):

@@ -34,6 +34,7 @@ from vfsl.align import (
     mark_server,
     prepare_ids,
 )
+from vfsl.align.limits import NO_CAP, uncapped
 from vfsl.channel import Role, Transcript, run_together
 from vfsl.crypto import SCHEME_FOR, SCHEMES
 from vfsl.data import Kind, PartyTable
@@ -210,9 +211,11 @@ class Federation:
         empty : {"error", "drop"}
             Refuse ids that become empty by normalisation, or leave their rows out.
         limits : Limits, optional
-            What each party allows: questions a period, least overlap.
+            What each party allows: questions per period, least overlap. By default nobody's
+            questions are capped here, and the record says where organisations would have refused.
         state : mapping of party to folder, optional
-            Where a party keeps its key and finished values, to resume or re-align later.
+            Where a party keeps its key, finished values and the count of questions, to resume or
+            re-align later.
 
         Returns
         -------
@@ -230,6 +233,9 @@ class Federation:
         how = self._alignments(chosen, protocol, limits, state, cautions)
         self._id_options = {"normalise": normalise, "duplicates": duplicates, "empty": empty}
         ids = {party: self._ids(party) for party in chosen}
+        for party in chosen:
+            if party != hub:
+                cautions += uncapped(hub, len(ids[hub]), ids[party], limits, state)
         roles = alignment_roles(ids, hub, how, self.rng("row order"))
         settings = {"protocol": protocol, "parties": list(chosen), "hub": hub}
         shares, report = self.run("align", roles, settings)
@@ -320,11 +326,13 @@ class Federation:
             )
         cautions: list[str] = []
         how = self._alignments((positives, label_holder), protocol, limits, state, cautions)
+        known = self._ids(positives)
+        cautions += uncapped(label_holder, len(plan.overlap), known, limits, state)
         roles: dict[str, Role] = {
             positives: partial(
                 mark_server,
                 client=label_holder,
-                ids=self._ids(positives),
+                ids=known,
                 how=how[positives],
             ),
             label_holder: partial(
@@ -487,7 +495,7 @@ class Federation:
             party: Alignment(
                 protocol=protocol,
                 security=self.security,
-                limits=limits or Limits(),
+                limits=limits or Limits(asked=NO_CAP),
                 state=(state or {}).get(party),
                 on_event=hear if self._on == "memory" else None,
             )
@@ -495,7 +503,7 @@ class Federation:
         }
 
     def _reporter(self, step: str, settings: Mapping[str, Any], seconds: float) -> StepReport:
-        flows = self.transcript.flows(step)
+        flows, shown = self.transcript.flows(step), self.transcript.shown(step)
 
         def report(
             *,
@@ -515,6 +523,7 @@ class Federation:
                 tuple(notes),
                 flows,
                 details or {},
+                shown,
             )
             self._steps.append(done)
 

@@ -34,6 +34,22 @@ class Flow:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """Exact numbers about one party's own rows that another one saw in one step.
+
+    ``counted`` of the ``numbers`` go against the party's budget; the others follow from those.
+    """
+
+    step: str
+    sender: str
+    receiver: str
+    what: str
+    about: str
+    numbers: int
+    counted: int
+
+
+@dataclass(frozen=True)
 class PartyFacts:
     """What the record says of a party's data: sizes, and a fingerprint that only it can check."""
 
@@ -59,6 +75,7 @@ class StepRecord:
     notes: tuple[str, ...] = ()
     flows: tuple[Flow, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    shown: tuple[Shown, ...] = ()
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> StepRecord:
@@ -67,6 +84,8 @@ class StepRecord:
             "rounds": tuple(content["rounds"]),
             "notes": tuple(content["notes"]),
             "flows": tuple(Flow(**flow) for flow in content["flows"]),
+            # Records of earlier versions have none.
+            "shown": tuple(Shown(**line) for line in content.get("shown", ())),
         }
         return cls(**{**content, **listed})
 
@@ -88,6 +107,11 @@ class RunRecord:
     def ledger(self) -> tuple[Flow, ...]:
         """What left each party, step by step."""
         return tuple(flow for step in self.steps for flow in step.flows)
+
+    @property
+    def shown(self) -> tuple[Shown, ...]:
+        """The exact numbers about each party's rows that others saw, step by step."""
+        return tuple(line for step in self.steps for line in step.shown)
 
     def save(self, folder: Path) -> Path:
         path = folder / FILE_NAME

@@ -29,9 +29,22 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
+        _sync_folder(path.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a move outlast a loss of power, where the system can."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return  # no handles of folders, as on Windows
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -23,9 +23,11 @@ def curve_key() -> CurveKey:
 
 @pytest.fixture(params=["blind-rsa", "ecdh"])
 def how(request, rsa_key, curve_key) -> Alignment:
-    """Both methods, with 2048-bit keys and no smallest overlap."""
+    """Both methods, with 2048-bit keys, no smallest overlap and lists as unequal as one likes."""
     key = rsa_key if request.param == "blind-rsa" else curve_key
-    return Alignment(protocol=request.param, security=112, key=key, limits=Limits(minimum=0))
+    return Alignment(
+        protocol=request.param, security=112, key=key, limits=Limits(minimum=0, asked=1000)
+    )
 
 
 @pytest.fixture

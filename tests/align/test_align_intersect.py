@@ -290,6 +290,12 @@ def test_both_sides_must_agree(how, rsa_key):
         run_together(roles)
 
 
+def test_between_organisations_nobody_serves_without_a_state_folder(tmp_path):
+    with pytest.raises(ConfigError, match="with a state folder only"):
+        Alignment(lasting=True)
+    Alignment(lasting=True, state=tmp_path)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"protocol": "rsa"}, {"security": 100}, {"batch": 0}, {"protocol": "ecdh", "key": "rsa"}],

@@ -5,8 +5,8 @@ import stat
 import pytest
 
 from vfsl.align import Limits, prepare_ids
-from vfsl.align.limits import ListRecord, QuestionRecord
-from vfsl.errors import ConfigError, ProtocolError, StoreError
+from vfsl.align.limits import ListRecord, QuestionRecord, uncapped
+from vfsl.errors import ConfigError, LimitReached, ProtocolError, StoreError
 
 HOUR, DAY = 3600.0, 86_400.0
 
@@ -17,7 +17,7 @@ def path(request, tmp_path):
 
 
 def test_the_cap_counts_per_peer_and_period(path):
-    record = QuestionRecord(path, Limits(asked=100, days=7))
+    record = QuestionRecord(path, Limits(asked=100, days=7), own=1)
     record.count("C", 60, now=0.0)
     record.count("C", 40, now=2 * HOUR)
     record.count("D", 100, now=2 * HOUR)
@@ -32,12 +32,29 @@ def test_the_cap_counts_per_peer_and_period(path):
     assert record.asked("C", now=8 * DAY) == 0
 
 
+def test_by_default_a_peer_may_ask_three_times_the_own_list(path):
+    record = QuestionRecord(path, Limits(), own=800)
+    record.count("C", 2_400, now=0.0)
+    with pytest.raises(LimitReached, match=r"may ask about 2400 \(3 × the own list\)"):
+        record.count("C", 1, now=1.0)
+    assert Limits(asked=5).cap(800) == 5
+
+
+def test_the_record_of_one_machine_says_what_organisations_would_refuse():
+    server = prepare_ids("A", [f"p{i}" for i in range(10)])
+    notes = uncapped("C", 31, server, None, None)
+    assert "A has 10, and between organisations answers 30 in 30 days" in notes[0]
+    assert "this run only" in notes[1]
+    assert uncapped("C", 30, server, None, {"A": "folder"}) == []
+    assert uncapped("C", 31, server, Limits(), {"A": "folder"}) == []
+
+
 def test_the_record_outlives_the_process_and_is_private(tmp_path):
     path, limits = tmp_path / "questions.json", Limits(asked=10)
-    QuestionRecord(path, limits).count("C", 8, now=0.0)
+    QuestionRecord(path, limits, own=1).count("C", 8, now=0.0)
     with pytest.raises(ProtocolError):
-        QuestionRecord(path, limits).count("C", 3, now=1.0)
-    assert QuestionRecord(path, limits).asked("C", now=1.0) == 8
+        QuestionRecord(path, limits, own=1).count("C", 3, now=1.0)
+    assert QuestionRecord(path, limits, own=1).asked("C", now=1.0) == 8
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -46,7 +63,7 @@ def test_a_damaged_record_does_not_open_the_door(tmp_path):
     for content in ("[]", '{"asked": {"C": [[1]]}}', "{"):
         path.write_text(content)
         with pytest.raises(StoreError, match="damaged"):
-            QuestionRecord(path, Limits()).check("C", 1)
+            QuestionRecord(path, Limits(), own=1).check("C", 1)
 
 
 def test_small_changes_of_a_list_are_warned_about(tmp_path):

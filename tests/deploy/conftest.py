@@ -31,6 +31,8 @@ disclosures = ["training scores", "tree partitions", "associations", "row differ
   "repeated predictions"]
 outputs = ["predictions", "reliable positives", "completed columns"]
 [limits]
+asked = 1000
+numbers = 50.0
 minimum = 20
 seconds = 100.0
 """

@@ -101,6 +101,8 @@ class Reader:
         pins = {name: (self.folder / name / "pin.txt").read_text().strip() for name in parties}
         for name in parties:
             text = template.replace('"age", "income"', columns.get(name, ""))
+            # One or two columns have nothing to hide behind: here all agree to show them.
+            text = text.replace("numbers = 0.6", "numbers = 100.0")
             text = text.replace('party = "bank"', f'party = "{name}"')
             if name != "bank":
                 text = re.sub(r"label = .*\n", "", text)

@@ -106,6 +106,7 @@ def test_every_message_has_its_declared_kind():
         ("B", "K", "columns"),
         ("C", "K", "columns"),
         ("B", "C", "columns"),
+        ("C", "B", "columns"),
         ("C", "K", "rows"),
     }
 

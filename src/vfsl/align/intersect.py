@@ -255,7 +255,7 @@ def intersect_server(
     asked = _fields(channel.receive(client, "asked"), client, "asked", {"ids": int, "batch": int})
     count = _size(asked["ids"], client, "ids")
     batch = expect_integer(asked["batch"], sender=client, name="batch", low=1, high=MAX_BATCH)
-    questions = QuestionRecord(how.party_state.question_record(), how.limits)
+    questions = QuestionRecord(how.party_state.question_record(), how.limits, len(ids))
     questions.check(client, count)
     context = run_context(how.protocol, client, channel.me, ask["nonce"], nonce, key.public)
     tags = _own_tags(channel.me, client, key, ids, context, how)

@@ -4,7 +4,8 @@ change.
 A client can put guessed ids into its list: each that the server has shows up as a match. Nothing
 in a set intersection prevents that, so the server counts. What each limit does:
 
-- ``asked`` ids a peer and period: stops going through a number range. Counted when a batch is
+- ``asked`` ids per peer and period, by default three times the party's own list: stops going
+  through a number range. Counted when a batch is
   answered, before its answer leaves, in a file of counts and times; never of ids. A client that
   keeps its values asks each id once; under one key it may compare those again and again without
   asking, so the cap bounds how many *different* ids it ever learns about, not how often.
@@ -22,6 +23,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,12 +32,15 @@ import numpy as np
 import numpy.typing as npt
 
 from vfsl.align.byterows import ByteRows
+from vfsl.align.ids import IdList
 from vfsl.align.state import keyed_hashes
-from vfsl.errors import ConfigError, ProtocolError, StoreError
+from vfsl.errors import ConfigError, LimitReached, StoreError
 from vfsl.store import read_arrays, read_json, write_arrays, write_json
 
 _HASH_BYTES = 8
 _DAY = 86_400.0
+TIMES_OWN_LIST = 3
+NO_CAP = 1 << 62  # on one machine, where nothing needs protection
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,10 @@ class Limits:
 
     Parameters
     ----------
-    asked : int
-        Ids that one peer may ask about in a period.
+    asked : int, optional
+        Ids that one peer may ask about in a period; by default three times as many as the party
+        has itself. A party with a short list, such as one that knows some positives, must say how
+        many rows of others it is willing to be asked about.
     days : float
         The period.
     minimum : int
@@ -55,7 +62,7 @@ class Limits:
         ids. 0 never warns.
     """
 
-    asked: int = 10_000_000
+    asked: int | None = None
     days: float = 30.0
     minimum: int = 1
     small_change: int = 20
@@ -63,6 +70,8 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("asked", "minimum", "small_change"):
             value = getattr(self, name)
+            if name == "asked" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ConfigError(
                     f"The {name} parameter of Limits must be a whole number of at least 0. "
@@ -73,15 +82,41 @@ class Limits:
                 f"The days parameter of Limits must be positive. Got {self.days!r} instead."
             )
 
+    def cap(self, own: int) -> int:
+        """Ids that one peer may ask a party with a list of ``own`` ids about in a period."""
+        return TIMES_OWN_LIST * own if self.asked is None else self.asked
+
+
+def uncapped(
+    client: str,
+    asked: int,
+    server: IdList,
+    limits: Limits | None,
+    state: Mapping[str, Path | str] | None,
+) -> list[str]:
+    """How the questions of one machine differ from those between organisations, for the record."""
+    notes = []
+    cap, own = Limits().cap(len(server)), len(server)
+    if limits is None and asked > cap:
+        notes.append(
+            f"{client} asks {server.party} about {asked} ids; {server.party} has {own}, and "
+            f"between organisations answers {cap} in {Limits().days:g} days unless its asked limit "
+            "says otherwise."
+        )
+    if not state:
+        notes.append(f"{server.party} counts questions for this run only: it has no state folder.")
+    return notes
+
 
 class QuestionRecord:
     """How many ids each peer asked about, and when; in a file, or for this object's life."""
 
     _lock = threading.Lock()  # one for all records: two runs of a party may share a file
 
-    def __init__(self, path: Path | None, limits: Limits) -> None:
+    def __init__(self, path: Path | None, limits: Limits, own: int) -> None:
         self._path = path
         self._limits = limits
+        self._cap = limits.cap(own)
         self._entries: dict[str, list[tuple[float, int]]] = {}
 
     def asked(self, peer: str, now: float | None = None) -> int:
@@ -100,11 +135,12 @@ class QuestionRecord:
 
     def _refuse_beyond(self, peer: str, count: int, entries: list[tuple[float, int]]) -> None:
         before = sum(number for _, number in entries)
-        if before + count > self._limits.asked:
-            raise ProtocolError(
+        if before + count > self._cap:
+            why = f" ({TIMES_OWN_LIST} × the own list)" if self._limits.asked is None else ""
+            raise LimitReached(
                 f"Party {peer!r} wants to ask about {count} ids; it asked about {before} in the "
-                f"last {self._limits.days:g} days and may ask about {self._limits.asked}. Raise "
-                "the asked limit only if you trust that these are its own customers.",
+                f"last {self._limits.days:g} days and may ask about {self._cap}{why}. Raise the "
+                "asked limit only if you trust that these are its own customers.",
                 peer,
             )
 

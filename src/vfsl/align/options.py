@@ -55,7 +55,11 @@ class Alignment:
         What the party allows its peers.
     state : path, optional
         A private folder where the party keeps its key and finished values, so that a later run
-        resumes and only works on new ids. Without it, each run starts afresh with a new key.
+        resumes and only works on new ids. Without it, each run starts afresh with a new key, and
+        the count of questions ends with the run.
+    lasting : bool
+        Refuse to go without ``state``, as between organisations: a count of questions that ends
+        with the run would cap nobody.
     key : ServerMethod, optional
         The server's key, instead of the one in ``state``.
     pool : BlindingPool, optional
@@ -70,6 +74,7 @@ class Alignment:
     security: int = 128
     limits: Limits = field(default_factory=Limits)
     state: Path | str | None = None
+    lasting: bool = False
     key: ServerMethod | None = None
     pool: BlindingPool | None = None
     batch: int | None = None
@@ -83,6 +88,11 @@ class Alignment:
                 f"Got {self.protocol!r} instead."
             )
         modulus_bits(self.security)
+        if self.lasting and self.state is None:
+            raise ConfigError(
+                "Between organisations a party aligns with a state folder only, or the ids that a "
+                "peer asks about would be counted anew in each run; give Alignment a state."
+            )
         if self.batch is not None and not 1 <= self.batch <= MAX_BATCH:
             raise ConfigError(
                 f"The batch parameter of Alignment must be from 1 to {MAX_BATCH}. "

@@ -1,6 +1,6 @@
 """Messages between parties: one channel over interchangeable transports."""
 
-from vfsl.channel.base import Channel, PartyChannel
+from vfsl.channel.base import About, Budget, Channel, PartyChannel
 from vfsl.channel.expect import expect_array, expect_integer
 from vfsl.channel.run import Role, run_together
 from vfsl.channel.sealing import Attempt, seal
@@ -8,7 +8,9 @@ from vfsl.channel.transcript import Entry, Transcript
 from vfsl.channel.transport import Transport
 
 __all__ = [
+    "About",
     "Attempt",
+    "Budget",
     "Channel",
     "Entry",
     "PartyChannel",

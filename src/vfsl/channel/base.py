@@ -1,14 +1,23 @@
-"""The channel of one party: names, disclosures, wire format and transcript over a transport."""
+"""The channel of one party: names, disclosures, releases, wire format, transcript."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from vfsl.channel import wire
 from vfsl.channel.transcript import Transcript
 from vfsl.channel.transport import Transport
 from vfsl.errors import ChannelError, NameMismatch, UndeclaredMessage, WireError
 from vfsl.values import Disclosure, Disclosures, Wire, kind_of
+
+About = Literal["columns", "label"]
+
+
+class Budget(Protocol):
+    """What a party keeps of the exact numbers that peers have seen, over all of its runs."""
+
+    def charge(self, peer: str, what: str, numbers: int, about: About, once: bytes | None) -> None:
+        """Count numbers that the peer is about to see; LimitReached if they would be too many."""
 
 
 class Channel(Protocol):
@@ -25,6 +34,38 @@ class Channel(Protocol):
 
     def receive(self, sender: str, name: str) -> Wire:
         """The next message of a sender, which must have this name and its declared type."""
+        ...
+
+    def release(
+        self,
+        to: str,
+        what: str,
+        numbers: int,
+        *,
+        about: About = "columns",
+        new: int | None = None,
+        once: bytes | None = None,
+    ) -> None:
+        """Let a peer see exact numbers about one's own rows; called just before they can be seen.
+
+        The party whose data is shown calls it, whoever opens or sends the numbers in the end. It
+        writes the ledger and, where the party keeps a budget, counts or refuses.
+
+        Parameters
+        ----------
+        to, what : str
+            Who will see them, and what they are, in a few words.
+        numbers : int
+            How many; bits that are seen one by one count as numbers of 32 bits.
+        about : {"columns", "label"}
+            What of one's own data they tell about.
+        new : int, optional
+            How many of them the budget counts, where the others follow from those; say why beside
+            the call.
+        once : bytes, optional
+            A digest of all that these numbers could tell in the end. Charged once, the same is
+            never charged again.
+        """
         ...
 
     def within(self, scope: str, speaks: Disclosures | None = None) -> Channel:
@@ -44,6 +85,7 @@ class PartyChannel:
         max_bytes: int = wire.MAX_BYTES,
         scope: str = "",
         speaks: Disclosures | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._transport = transport
         self._transcript = transcript
@@ -51,6 +93,7 @@ class PartyChannel:
         self._max_bytes = max_bytes
         self._scope = scope
         self._speaks = speaks or {}
+        self._budget = budget
 
     @property
     def me(self) -> str:
@@ -68,6 +111,7 @@ class PartyChannel:
             max_bytes=self._max_bytes,
             scope=f"{self._scope}{scope}/",
             speaks=self._speaks if speaks is None else speaks,
+            budget=self._budget,
         )
 
     def send(self, to: str, name: str, value: Wire) -> None:
@@ -82,6 +126,26 @@ class PartyChannel:
         frame = wire.encode(full_name, value, max_bytes=self._max_bytes)
         self._transport.post(to, frame)
         self._transcript.sent(self.me, to, full_name, kind_of(value), len(frame), disclosure.fact)
+
+    def release(
+        self,
+        to: str,
+        what: str,
+        numbers: int,
+        *,
+        about: About = "columns",
+        new: int | None = None,
+        once: bytes | None = None,
+    ) -> None:
+        self._known(to)
+        counted = numbers if new is None else new
+        if min(numbers, counted) < 0:
+            raise ChannelError(
+                f"{self.me!r} cannot show {to!r} {min(numbers, counted)} numbers ({what}).", to
+            )
+        if self._budget is not None and counted:
+            self._budget.charge(to, what, counted, about, once)
+        self._transcript.released(self.me, to, what, about, numbers, counted)
 
     def receive(self, sender: str, name: str) -> Wire:
         disclosure = self._declared(sender, name)
@@ -107,10 +171,13 @@ class PartyChannel:
         self._transcript.seen(self.me, sender, full_name, kind_of(value), frame)
         return value
 
-    def _declared(self, peer: str, name: str) -> Disclosure:
+    def _known(self, peer: str) -> None:
         if peer not in self.peers:
             known = ", ".join(repr(party) for party in self.peers) or "none"
             raise ChannelError(f"{self.me!r} has no peer {peer!r}; its peers are {known}.", peer)
+
+    def _declared(self, peer: str, name: str) -> Disclosure:
+        self._known(peer)
         if name not in self._speaks:
             raise UndeclaredMessage(
                 f"Message {name!r} between {self.me!r} and {peer!r} is not among the declared "

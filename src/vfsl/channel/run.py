@@ -16,7 +16,7 @@ from vfsl.channel.base import Channel, PartyChannel
 from vfsl.channel.memory import Hub
 from vfsl.channel.processes import run_processes
 from vfsl.channel.sealing import Attempt, seal
-from vfsl.channel.transcript import Entry, Sight, Transcript
+from vfsl.channel.transcript import Entry, Release, Sight, Transcript
 from vfsl.channel.transport import Transport
 from vfsl.errors import ChannelError, ConfigError, PeerFailed
 
@@ -66,9 +66,9 @@ def run_together(
         party: partial(_record, role, terms, transcript.keep_views) for party, role in roles.items()
     }
     outcomes = run_processes(bodies)
-    for _, entries, sights in outcomes.values():
-        transcript.merge(entries, sights)
-    return {party: result for party, (result, _, _) in outcomes.items()}
+    for _, entries, sights, releases in outcomes.values():
+        transcript.merge(entries, sights, releases)
+    return {party: result for party, (result, *_) in outcomes.items()}
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def _run_threads(roles: Mapping[str, Role], transcript: Transcript, terms: Terms
 
 def _record(
     role: Role, terms: Terms, keep_views: bool, transport: Transport
-) -> tuple[Any, list[Entry], list[Sight]]:
+) -> tuple[Any, list[Entry], list[Sight], list[Release]]:
     """Run a role in its own process and bring back its part of the transcript."""
     transcript = Transcript(keep_views=keep_views)
     result = role(_open(transport, transcript, terms))
-    return result, transcript.entries, transcript.sights
+    return result, transcript.entries, transcript.sights, transcript.releases

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from vfsl.record import Flow
+from vfsl.record import Flow, Shown
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,18 @@ class Entry:
     def message(self) -> str:
         """The declared name, without the scope."""
         return self.name.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True)
+class Release:
+    """Exact numbers about a party's own rows that it let a peer see at one time."""
+
+    sender: str
+    receiver: str
+    what: str
+    about: str
+    numbers: int
+    counted: int
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,7 @@ class Transcript:
         self._listen = listen
         self.entries: list[Entry] = []
         self.sights: list[Sight] = []
+        self.releases: list[Release] = []
         self._lock = threading.Lock()
 
     def sent(self, sender: str, receiver: str, name: str, kind: str, size: int, fact: str) -> None:
@@ -69,17 +82,26 @@ class Transcript:
         if self._listen is not None:
             self._listen(name)
 
+    def released(
+        self, sender: str, receiver: str, what: str, about: str, numbers: int, counted: int
+    ) -> None:
+        with self._lock:
+            self.releases.append(Release(sender, receiver, what, about, numbers, counted))
+
     def seen(self, receiver: str, sender: str, name: str, kind: str, body: bytes) -> None:
         if self.keep_views:
             with self._lock:
                 self.sights.append(Sight(receiver, sender, name, kind, body))
 
-    def merge(self, entries: Iterable[Entry], sights: Iterable[Sight]) -> None:
+    def merge(
+        self, entries: Iterable[Entry], sights: Iterable[Sight], releases: Iterable[Release] = ()
+    ) -> None:
         """Take in what another process recorded, in the order of time."""
         with self._lock:
             together = sorted([*self.entries, *entries], key=lambda entry: entry.seconds)
             self.entries = [replace(entry, sequence=i) for i, entry in enumerate(together)]
             self.sights.extend(sights)
+            self.releases.extend(releases)
 
     def view(self, party: str) -> list[tuple[str, str, bytes]]:
         """What one party received: (sender, name, bytes), by sender in the order of arrival."""
@@ -97,4 +119,16 @@ class Transcript:
         return tuple(
             Flow(step, sender, receiver, message, kind, messages, size, fact)
             for (sender, receiver, message, kind, fact), (messages, size) in sums.items()
+        )
+
+    def shown(self, step: str) -> tuple[Shown, ...]:
+        """The exact numbers that were shown, summed up by who showed whom what."""
+        sums: dict[tuple[str, str, str, str], list[int]] = {}
+        for one in self.releases:
+            counts = sums.setdefault((one.sender, one.receiver, one.what, one.about), [0, 0])
+            counts[0] += one.numbers
+            counts[1] += one.counted
+        return tuple(
+            Shown(step, sender, receiver, what, about, numbers, counted)
+            for (sender, receiver, what, about), (numbers, counted) in sums.items()
         )

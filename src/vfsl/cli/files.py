@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ from vfsl.cli.options import (
 )
 from vfsl.cli.progress import Display, Form
 from vfsl.cli.screen import out, print_summary
+from vfsl.errors import ConfigError, LimitReached
 from vfsl.job import align_files, predict_files, step_files, unfinished
 
 
@@ -54,8 +56,9 @@ def align(
     empty: Annotated[str, typer.Option(help="error, or drop: leave such rows out.")] = "error",
     minimum: Annotated[int, typer.Option(help="Fewest common rows.")] = 1,
     cap: Annotated[
-        int, typer.Option(help="Ids that a peer may ask about in 30 days.")
-    ] = 10_000_000,
+        int | None,
+        typer.Option(help="Ids that a peer may ask in 30 days; by default 3 × the asked list."),
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(help="Private folder to resume from and re-align with; OUT.state by default."),
@@ -69,6 +72,7 @@ def align(
     """Find the rows that parties have in common, privately; resumes after an interruption."""
     files = files_of(party)
     kept = state or to.with_name(f"{to.name}.state")
+    fresh = not kept.exists()
     try:
         with progress(quiet, shown) as bar:
             fed = align_files(
@@ -88,6 +92,10 @@ def align(
             )
     except KeyboardInterrupt:
         interrupted(kept)
+    except LimitReached as error:
+        if fresh:
+            shutil.rmtree(kept, ignore_errors=True)
+        raise ConfigError(f"{error} Here that is --cap.") from None
     print_summary(fed, to)
     out.print(f"Kept for the next alignment (private: keys and values): {kept}", markup=False)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vfsl import __version__
-from vfsl.cli import bench, demo, files, jobs, results
+from vfsl.cli import bench, budget, demo, files, jobs, results
 from vfsl.cli.screen import complain, out, say
 from vfsl.deploy.commands import deploy_app
 from vfsl.errors import InputError, VfslError
@@ -19,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for group in (jobs, files, demo, results):
+for group in (jobs, files, demo, results, budget):
     group.add_to(app)
 app.add_typer(bench.app, name="bench")
 app.add_typer(deploy_app(say), name="deploy")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -43,6 +43,27 @@ def ledger(folder: Folder) -> None:
             escape(line["fact"]),
         )
     out.print(table)
+    if summary["shown"]:
+        out.print(_shown_table(summary["shown"]))
+
+
+def _shown_table(lines: list[dict[str, Any]]) -> Table:
+    """Exact numbers about somebody's rows, and how many of them a budget counts."""
+    table = Table(title="Exact numbers shown", title_justify="left", box=None, pad_edge=False)
+    for title in ("step", "of → to", "what", "about"):
+        table.add_column(title)
+    for title in ("numbers", "counted"):
+        table.add_column(title, justify="right")
+    for line in lines:
+        table.add_row(
+            escape(line["step"]),
+            escape(f"{line['sender']} → {line['receiver']}"),
+            escape(line["what"]),
+            line["about"],
+            f"{line['numbers']:,}",
+            f"{line['counted']:,}",
+        )
+    return table
 
 
 def report(

@@ -16,21 +16,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-import pandas as pd
-
 from vfsl.channel import Attempt, PartyChannel, Transcript, seal
 from vfsl.channel.transport import Transport
 from vfsl.data import PartyTable
+from vfsl.deploy.budget import KeptBudget
 from vfsl.deploy.config import load_party, seal_key
 from vfsl.deploy.consent import agreement, refusals
 from vfsl.deploy.job import SharedJob, opened_job
 from vfsl.deploy.runs import Refused, RunFolder
+from vfsl.deploy.showing import announced_refusals, budget_of, fingerprint_of
 from vfsl.deploy.steps import STEPS, run_step
 from vfsl.deploy.view import Site
 from vfsl.draws import SYSTEM, PrivateSeed
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.job.schema import TrainStep
-from vfsl.record import PartyFacts, RunRecord, StepRecord, fingerprint, versions
+from vfsl.record import PartyFacts, RunRecord, StepRecord, versions
 from vfsl.store import read_json, write_json
 from vfsl.values import Disclosure, Disclosures
 
@@ -104,12 +104,13 @@ def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Endin
     job = _receive_job(talk, facts, kept)
     table = None
     reasons = refusals(mine, job, facts.leader, frozenset(STEPS))
+    done = kept.finished_steps(facts.job)
     if not reasons and mine.role == "data":
         table = mine.read_table(folder)
         reasons = _missing_label(mine.party, table, job)
+        reasons += announced_refusals(mine, job, table, KeptBudget(folder), done)
     private = PrivateSeed.kept_in(kept.private_seed, mine.party)
     site = Site(mine, job, table, folder, kept.state, transport.progress, private)
-    done = kept.finished_steps(facts.job)
     answer = {"agrees": not reasons, "reasons": reasons, "finished": done, "plan": ""}
     if not reasons and table is not None:
         answer["plan"] = site.plan_name()
@@ -122,7 +123,7 @@ def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Endin
     for number, step in enumerate(job.steps, start=1):
         if number > start:
             site.number = number
-            record = _timed_step(site, sealed, step, number)
+            record = _timed_step(site, sealed, step, facts.run)
             records.append(record)
             more = {"records": [asdict(one) for one in records]}
             kept.keep(facts.job, number, record, more)
@@ -185,12 +186,15 @@ def _missing_label(me: str, table: PartyTable, job: SharedJob) -> list[str]:
     return [f"{me!r} has no column {name!r}." for name in sorted(wanted - set(table.columns))]
 
 
-def _timed_step(site: Site, sealed: Transport, step: Any, number: int) -> StepRecord:
-    """Run a step over a channel with a transcript of its own."""
+def _timed_step(site: Site, sealed: Transport, step: Any, run: str) -> StepRecord:
+    """Run a step over a channel with a transcript of its own, within the party's budget."""
     transcript = Transcript()
-    channel = PartyChannel(sealed, transcript, timeout=site.job.run.seconds)
+    budget = None  # without a table there is nothing to show
+    if site.table is not None:
+        budget = budget_of(site, site.table, step, run, _fingerprint_key(site.folder))
+    channel = PartyChannel(sealed, transcript, timeout=site.job.run.seconds, budget=budget)
     started = time.perf_counter()
-    outcome = run_step(site, channel.within(f"step {number}"), step)
+    outcome = run_step(site, channel.within(f"step {site.number}"), step)
     seconds = time.perf_counter() - started
     return StepRecord(
         outcome.name,
@@ -202,6 +206,7 @@ def _timed_step(site: Site, sealed: Transport, step: Any, number: int) -> StepRe
         outcome.notes,
         transcript.flows(outcome.name),
         outcome.details,
+        transcript.shown(outcome.name),
     )
 
 
@@ -221,9 +226,7 @@ def _write_record(site: Site, facts: Announced, records: list[StepRecord]) -> No
     """The party's own record of the run: what left it, and what it may tell about its own data."""
     own = {}
     if site.table is not None:
-        content = pd.util.hash_pandas_object(site.table.frame, index=False).to_numpy().tobytes()
-        ids = "\x1f".join(map(str, site.table.ids)).encode()
-        print_of_data = fingerprint(_fingerprint_key(site.folder), ids, content)
+        print_of_data = fingerprint_of(site.table, _fingerprint_key(site.folder))
         own = {site.me: PartyFacts(len(site.table), len(site.table.columns), print_of_data)}
     now = datetime.now(UTC).isoformat(timespec="seconds")
     terms = site.job.run

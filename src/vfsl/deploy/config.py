@@ -101,9 +101,10 @@ class TableSection(Strict):
 
 
 class LimitSection(Strict):
-    """How much a peer may ask, and how long a run may wait for one message."""
+    """How much a peer may ask and see, and how long a run may wait for one message."""
 
-    asked: int = Field(default=10_000_000, ge=0)
+    asked: int | None = Field(default=None, ge=0)
+    numbers: float = Field(default=0.6, ge=0, strict=False)
     days: float = Field(default=30.0, gt=0)
     minimum: int = Field(default=50, ge=0)
     small_change: int = Field(default=20, ge=0)
@@ -176,7 +177,7 @@ class PartyFile(Strict):
         return {peer: _public_key(peer, text) for peer, text in self.peers.items()}
 
     def alignment_limits(self) -> Limits:
-        return Limits(**self.limits.model_dump(exclude={"seconds"}))
+        return Limits(**self.limits.model_dump(exclude={"seconds", "numbers"}))
 
     def read_table(self, folder: Path) -> PartyTable:
         """The table with its allowed columns only; others never enter the process of a run."""
@@ -246,7 +247,8 @@ def party_template(project: Project, name: str, role: str) -> str:
         *(f'{peer} = "PIN-OF-{peer}"' for peer in peers),
         "",
         "[limits]",
-        "asked = 10000000            # ids that a peer may ask about in 30 days",
+        "# asked = 100000            # ids that a peer may ask in 30 days; else 3 × own list",
+        "numbers = 0.6               # exact numbers that a peer may ever see, of rows × columns",
         "minimum = 50                # fewest common rows",
         "seconds = 3600.0            # longest wait for one message",
         "",

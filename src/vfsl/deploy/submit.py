@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from vfsl.deploy.budget import near_limit
 from vfsl.deploy.config import SUBMIT_FOLDER, load_party, load_project
 from vfsl.deploy.engine import PARTY_CLASS, job_state, session, write_job
 from vfsl.deploy.job import SharedJob, job_hash, load_shared_job, opened_job, sealed_text
@@ -111,9 +112,9 @@ def wait_for(
 
 
 def status_lines(folder: Path, run: str | None = None) -> list[str]:
-    """How this party's runs stand, one line each, as its own folder knows it."""
+    """How this party's runs stand, one line each, and whose budget is nearly used up."""
     kept = all_runs(folder) if run is None else [RunFolder(folder, run)]
-    return [_line(one.status()) for one in kept]
+    return [*(_line(one.status()) for one in kept), *near_limit(folder)]
 
 
 def fetch_results(folder: Path, run: str, out: Path) -> list[str]:

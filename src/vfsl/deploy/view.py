@@ -83,6 +83,7 @@ class Site:
             security=self.job.run.security,
             limits=self.mine.alignment_limits(),
             state=self.folder / "alignment",
+            lasting=True,
             on_event=hear,
         )
 

@@ -226,6 +226,9 @@ class Association:
         lengths = np.concatenate([source.profile.lengths for source in sources])
         channel.send(given, "lengths", Aggregate(lengths))
         bound = rank_bound(len(columns))
+        # The key holder opens products with no more columns than this many rows allow.
+        most = len(columns) // self.rows_per_column
+        channel.release(given, "products of columns", len(lengths) + columns.shape[1] * most)
         for number, block in enumerate(_blocks(columns, columns.shape[1])):
             encrypted = key.encrypt(block, use="inner", bound=bound)
             channel.within(f"block {number}").send(given, "derived columns", encrypted.to_wire())
@@ -262,6 +265,7 @@ class Association:
         opened = mask.remove(channel.receive(role.key_holder, "opened products"))
         matrix = strength_matrix(opened, nameless, [source.profile for source in own], rows)
         answer = np.round(aggregated(matrix, self.aggregate, self.k), self.decimals)
+        channel.release(other, "strengths", len(answer))
         channel.send(other, "strengths", Aggregate(answer))
         return pd.DataFrame(matrix, index=pd.Index(table.features))
 

@@ -2,7 +2,8 @@
 
 Holds   the label holder: columns, targets and row weights; each feature holder: columns; the key
         holder: the secret key, no data.
-Learns  a feature holder: its own gradients, the common step lengths, the effective penalty. The
+Learns  a feature holder: its own gradients, the common step lengths, the effective penalty, how
+        many columns the label holder has (it counts what that one's gradients show of it). The
         label holder: its own gradients and three sums a round and model of each feature holder;
         with several stages, the total score of each row between two of them. The key holder:
         uniformly masked numbers, how many columns, rows, models and rounds there are.
@@ -43,6 +44,7 @@ from vfsl.estimators.exchange import (
     open_masked,
     unbundled,
 )
+from vfsl.estimators.gradient_count import GradientCount, release_sums
 from vfsl.estimators.totals import SCORE_BOUND, fine_scores, open_total
 from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Masked
 
@@ -191,6 +193,7 @@ def train_feature_holder(
     size = columns.shape[1]
     channel.send(roles.key_holder, "columns", size)
     channel.send(leader, "columns", size)
+    theirs = announced(channel, leader, "columns", 1, MOST)
     weights: Floats = np.zeros((size, models))
     for stage in range(program.stages):
         here = channel.within(f"stage {stage}")
@@ -203,6 +206,7 @@ def train_feature_holder(
             row_weights = [load_array(key, one, leader, (len(columns),)) for one in sent]
         for number in range(program.max_rounds + 1):
             now = here.within(f"round {number}")
+            release_sums(now, leader, models, (size, theirs), number)
             if program.two_terms(stage, roles):
                 sums = _feature_two_terms(now, roles, key, block, row_weights)
             else:
@@ -219,6 +223,7 @@ def train_feature_holder(
         if stage + 1 < program.stages:
             fine = fine_scores(columns, weights)
             total = key.encrypt(fine, use="add", bound=SCORE_BOUND)
+            here.release(leader, "total scores", len(columns) * models)
             here.send(leader, "scores", total.to_wire())
     return Trained(weights)
 
@@ -237,7 +242,9 @@ def train_label_holder(
         channel.send(party, "weighted", program.weighted)
     channel.send(roles.key_holder, "rows", rows)
     channel.send(roles.key_holder, "columns", columns.shape[1])
-    _check_sizes(channel, roles, columns, program)
+    for party in roles.feature_holders:
+        channel.send(party, "columns", columns.shape[1])
+    sizes = _check_sizes(channel, roles, columns, program)
     weights: Floats = np.zeros((columns.shape[1], models))
     scores: Floats = np.zeros((rows, models))
     history: list[Mapping[str, Any]] = []
@@ -248,7 +255,7 @@ def train_label_holder(
         size = problem.size
         for party in roles.feature_holders:
             here.send(party, "penalty", Aggregate(program.l2 / size))
-        leader = _Leader(here, roles, key, columns, problem, program, stage, weights)
+        leader = _Leader(here, roles, key, columns, problem, program, stage, weights, sizes)
         search = leader.descend(history, _objective(problem, scores, size))
         weights = leader.block.best
         reasons.append(_reason(search))
@@ -270,6 +277,7 @@ class _Leader:
         program: Program,
         stage: int,
         weights: Floats,
+        sizes: Mapping[str, int],
     ) -> None:
         width = program.width(len(columns), stage, roles)
         size = problem.size
@@ -278,6 +286,8 @@ class _Leader:
         self.block = Block(columns, penalty, width, weights)
         self._channel, self._roles, self._key = channel, roles, key
         self._program, self._stage, self._width = program, stage, width
+        self._counts = GradientCount.of(problem, program.is_weighted(stage), columns.shape[1])
+        self._sizes = sizes
         self._targets = encode(problem.targets, width.scores, bound=width.score_bound)
         self._weights = problem.weights / size
         if program.is_weighted(stage) and self._weights.max() > 2**width.row_weight_range:
@@ -294,6 +304,8 @@ class _Leader:
             self._send_row_weights()
         for number in range(self._program.max_rounds + 1):
             here = self._channel.within(f"round {number}")
+            for party in self._roles.feature_holders:
+                self._counts.release(here, party, self._sizes[party], number)
             sums = self._two_terms(here) if two_terms else self._residual(here)
             if search is None:
                 gain = self.block.begin(sums)
@@ -442,8 +454,10 @@ def _reason(search: Search) -> str:
     return "precision" if "precision" in search.reasons else "converged"
 
 
-def _check_sizes(channel: Channel, roles: Roles, columns: Floats, program: Program) -> None:
-    """A party with as many columns as rows could solve its gradients for the residuals."""
+def _check_sizes(
+    channel: Channel, roles: Roles, columns: Floats, program: Program
+) -> dict[str, int]:
+    """Everybody's columns; with as many as rows a party could solve its gradients for residuals."""
     sizes = {channel.me: columns.shape[1] - 1}
     for party in roles.feature_holders:
         sizes[party] = announced(channel, party, "columns", 0, MOST)
@@ -455,3 +469,4 @@ def _check_sizes(channel: Channel, roles: Roles, columns: Floats, program: Progr
             f"{len(columns)} labelled aligned rows; at least {needed} are needed, or its gradients "
             "would reveal single rows. Use fewer columns or more rows."
         )
+    return sizes

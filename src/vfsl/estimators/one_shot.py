@@ -103,6 +103,10 @@ def solve_label_holder(
             "extreme values, or use solver='rounds'."
         )
     encrypted = key.encrypt(sent, use="inner", bound=bound)
+    # The constant column's products are known: columns are centred.
+    shown = (size - 1) * size // 2 + (size - 1) * theirs
+    channel.release(party, "cross products and Gram matrix", shown)
+    channel.release(party, "cross products", models * (theirs + size), about="label")
     channel.send(party, "encrypted columns", encrypted.to_wire())
     own_penalty = np.full(size, penalty[0])
     own_penalty[-1] = 0.0  # the intercept
@@ -151,6 +155,7 @@ def solve_feature_holder(
     gram = columns.T @ columns / rows + penalty * np.eye(size)
     schur = gram - cross.T @ inverse @ cross
     weights = np.linalg.pinv(schur, rcond=_RANK_CUT) @ (own - cross.T @ solution)
+    channel.release(leader, "contribution", cross.shape[0] * weights.shape[1])
     channel.send(leader, "contribution", Aggregate(cross @ weights))
     return Trained(weights)
 

@@ -45,6 +45,7 @@ def score_feature_holder(
     channel: Channel, columns: Floats, weights: Floats, roles: Roles, key: PublicKey
 ) -> None:
     scores = key.encrypt(fine_scores(columns, weights), use="add", bound=SCORE_BOUND)
+    channel.release(roles.label_holder, "total scores", len(columns) * weights.shape[1])
     channel.send(roles.label_holder, "scores", scores.to_wire())
 
 

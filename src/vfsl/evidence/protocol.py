@@ -63,7 +63,9 @@ class Remote:
         return self._receive(self._sizes.pop())
 
     def learn(self, gradient: Floats) -> None:
-        self._channel.send(self._party, f"gradient of {self._says}", gradient)
+        what = f"gradient of {self._says}"
+        self._channel.release(self._party, what, gradient.size, about="label")
+        self._channel.send(self._party, what, gradient)
 
     def answer(self, rows: Numbers, with_fill: bool) -> Floats:
         self._task(do="answer", rows=rows, fill=with_fill)
@@ -114,12 +116,15 @@ def serve(
         rows = _rows(task.get("rows"), len(member.inputs), asker)
         fill = bool(task.get("fill"))
         if task["do"] == "answer":
-            channel.send(asker, says, member.answer(rows, fill))
+            said = member.answer(rows, fill)
+            channel.release(asker, says, said.size)
+            channel.send(asker, says, said)
             continue
         local = Local(member)
         local.plan(task.get("rate", 0.0), _cut(rows, task.get("ends"), asker), fill)
         while local.unfinished:
             said = local.outputs()
+            channel.release(asker, says, said.size)
             channel.send(asker, says, said)
             gradient = expect_array(
                 channel.receive(asker, f"gradient of {says}"),

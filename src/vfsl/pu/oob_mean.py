@@ -60,6 +60,7 @@ def sum_feature_holder(channel: Channel, part: Part, share: Share, roles: Roles)
     key = receive_key(channel, roles)
     scores = fine_scores(own_scores(part, share))
     arrays = [key.encrypt(column, bound=_BOUND) for column in scores.T]
+    channel.release(roles.label_holder, "out-of-bag sums", len(scores))
     channel.send(roles.label_holder, "bag scores", bundled(arrays))
 
 

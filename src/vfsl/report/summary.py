@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from vfsl.record import Flow, RunRecord
@@ -44,6 +45,7 @@ def _run(run: RunRecord) -> dict[str, Any]:
         ],
         "sent": _sent(run.ledger),
         "ledger": [_line(flow) for flow in run.ledger],
+        "shown": [asdict(line) for line in run.shown],
     }
 
 

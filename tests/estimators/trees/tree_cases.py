@@ -139,6 +139,9 @@ class Meddler:
     def receive(self, sender, name):
         return self._channel.receive(sender, name)
 
+    def release(self, to, what, numbers, **more):
+        self._channel.release(to, what, numbers, **more)
+
     def within(self, scope, speaks=None):
         return Meddler(self._channel.within(scope, speaks), self._change)
 

@@ -73,6 +73,7 @@ def train_embedder(
             scope = channel.within(f"epoch {epoch}")
             for rows in plan.batches(len(table) - held, order):
                 vectors = embedder.embed(inputs[held + rows])
+                scope.release(imputer, "embeddings", vectors.numel())
                 scope.send(imputer, "embedding", vectors.detach().numpy())
                 gradient = expect_array(
                     scope.receive(imputer, "gradient"),
@@ -82,6 +83,7 @@ def train_embedder(
                     shape=tuple(vectors.shape),
                 )
                 embedder.update(vectors, torch.from_numpy(np.array(gradient)))
+            scope.release(imputer, "embeddings", held * plan.embedding)
             with torch.no_grad():
                 scope.send(imputer, "embedding", embedder.embed(inputs[:held]).numpy())
             verdict = expect_integer(
@@ -120,6 +122,7 @@ def train_filler(
             for batch in plan.batches(len(table) - held, order):
                 vectors = _vectors(scope, embedder, len(batch), plan)
                 gradient = filler.step(rows.take(held + batch), vectors)
+                scope.release(embedder, "gradients of embeddings", gradient.numel())
                 scope.send(embedder, "gradient", gradient.numpy())
             score = filler.judge(rows.take(slice(held)), _vectors(scope, embedder, held, plan))
             better = not rounds or score < min(one["held-out loss"] for one in rounds)
@@ -147,6 +150,7 @@ def complete_embedder(
         embedder = share.embedder(plan)
         vectors = embedder.embed(embedder.inputs(table)).numpy()
     channel.send(imputer, "rows", len(table))
+    channel.release(imputer, "embeddings", vectors.size)
     channel.send(imputer, "embedding", vectors)
 
 

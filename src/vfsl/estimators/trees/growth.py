@@ -40,6 +40,7 @@ from vfsl.estimators.trees.partition import (
     unpack_sides,
 )
 from vfsl.estimators.trees.program import Program
+from vfsl.estimators.trees.releasing import side_numbers
 from vfsl.estimators.trees.tree import LEAF, OWN, Goal, Tree
 from vfsl.values import Array, Ciphertext, Masked
 
@@ -371,6 +372,8 @@ class _Growing:
                 "wanted": np.array(wanted, dtype=np.int64).reshape(-1, 2),
                 "more": int(more),
             }
+            own = [self._sides[node] for node in others if self._whose(node) == OWN]
+            channel.release(party, "sides", side_numbers(own), new=0)  # see release_binned
             channel.send(party, "partition", news)
 
     def _forget(self, cuts: list[Cut]) -> None:

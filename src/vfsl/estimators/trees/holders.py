@@ -39,6 +39,7 @@ from vfsl.estimators.trees.partition import (
     unpack_sides,
 )
 from vfsl.estimators.trees.program import Program
+from vfsl.estimators.trees.releasing import side_numbers
 from vfsl.values import Array, Masked
 
 MOST_TREES, MOST_NODES = 1 << 16, 1 << 24
@@ -100,6 +101,7 @@ class FeatureHolder:
         """
         grown = self.channel.within(f"trees {batch}")
         leader = self.roles.label_holder
+        others = [party for party in self.roles.data_holders if party != grown.me]
         partition = Partition(len(self.own.codes), trees)
         rules: dict[Node, Rule] = {}
         divided = [0] * self.own.codes.shape[1]
@@ -121,6 +123,8 @@ class FeatureHolder:
                 divided[rule[0]] += len(side)
                 sides.append(side)
             if chosen:
+                for party in others:  # the label holder passes sides on
+                    here.release(party, "sides", side_numbers(sides), new=0)  # see release_binned
                 here.send(leader, "sides", pack_sides(sides))
             mine = {node: side for (node, _), side in zip(chosen, sides, strict=True)}
             cuts, wanted, more = _read_partition(

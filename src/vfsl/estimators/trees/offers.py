@@ -107,6 +107,9 @@ class Offers(ABC):
             self._offered[node] = places[seen]
         hidden = self._hide(wanted, order, shown)
         masks = {"masks": [mask for _, mask in hidden], "shown": shown.sum(axis=1)}
+        channel.release(
+            leader, "sums of candidates", 2 * int(shown.sum()), new=0
+        )  # see release_binned
         channel.send(leader, "masks", Masked(masks))
         requests = Ciphertext([request for request, _ in hidden])
         channel.send(own.program.keeper(self._roles), "histograms", requests)

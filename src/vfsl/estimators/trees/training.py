@@ -21,6 +21,7 @@ from vfsl.estimators.trees.growth import LabelHolder
 from vfsl.estimators.trees.holders import MOST_TREES, FeatureHolder
 from vfsl.estimators.trees.offers import Own
 from vfsl.estimators.trees.program import Program
+from vfsl.estimators.trees.releasing import release_binned
 from vfsl.estimators.trees.state import Kept
 from vfsl.values import Array
 
@@ -54,6 +55,9 @@ def train_feature_holder(
     )
     candidates, cells = Candidates.of(bins), Cells(codes, bins.width)
     own = Own(program, bins, codes, offset, in_all, seed, candidates, cells)
+    for party in roles.data_holders:
+        if party != channel.me:
+            release_binned(channel, party, codes, bins.width)
     holder = FeatureHolder(channel, roles, key, own)
     rounds = [kept.load(number) for number in range(done)]
     while trees := announced(channel, leader, "trees", 0, MOST_TREES):
@@ -105,6 +109,7 @@ def train_label_holder(
     offset = mine.codes.shape[1]
     columns = offset + sum(size[0] for size in sizes.values())
     for party in others:
+        release_binned(channel, party, mine.codes, mine.bins.width)
         setup = {"offset": offset, "columns": columns, "seed": seed, "finished": done}
         channel.send(party, "setup", setup | {"trees": fitted.trees_grown})
         offset += sizes[party][0]
