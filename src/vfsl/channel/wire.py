@@ -4,7 +4,7 @@ frame  = "VF" | version | 0 | crc32 of the body | length of the body | body
 body   = name, value        each value: a one-byte tag, then its content, numbers little-endian
 Array data starts at a multiple of eight bytes, so that a decoded array is a view, not a copy.
 The checksum catches accidents on unsealed channels; forgery is the sealing layer's business.
-What a message takes in memory is limited to four times its size (budget.py), at both ends.
+What a message takes in memory is limited to four times its size (footprint.py), at both ends.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from vfsl.channel import budget
-from vfsl.channel.budget import Account
+from vfsl.channel import footprint
+from vfsl.channel.footprint import Account
 from vfsl.errors import UnsupportedValue, WireError
 from vfsl.values import PROTECTED, Array, Protected, Wire
 
@@ -49,7 +49,7 @@ def encode(name: str, value: Wire, *, max_bytes: int = MAX_BYTES) -> bytes:
     writer = _Writer(max_bytes)
     writer.name(name)
     writer.value(value, depth=0)
-    taken, limit = writer.account.peak, budget.allowed(writer.size)
+    taken, limit = writer.account.peak, footprint.allowed(writer.size)
     if taken > limit:
         raise UnsupportedValue(
             f"Message {name!r} of {writer.size:,} bytes would take {taken:,} bytes of memory at "
@@ -118,8 +118,8 @@ class _Writer:
         self.add(packed)
         size = len(packed) - _U32.size
         widest = 0 if text.isascii() else max(packed[_U32.size :])
-        self.account.reach(budget.reading_text(widest, size))
-        self.account.hold(budget.of_text(widest, size, len(text)))
+        self.account.reach(footprint.reading_text(widest, size))
+        self.account.hold(footprint.of_text(widest, size, len(text)))
 
     def value(self, value: Wire, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -140,19 +140,19 @@ class _Writer:
                 self._integer(int(value))
             case float() | np.floating():
                 self.add(b"d" + _F64.pack(float(value)))
-                self.account.hold(budget.FLOAT)
+                self.account.hold(footprint.FLOAT)
             case bytes():
                 self.add(b"b" + _U64.pack(len(value)))
                 self.add(value)
-                self.account.hold(budget.of_bytes(len(value)))
+                self.account.hold(footprint.of_bytes(len(value)))
             case list() | tuple():
                 self.add(b"l" + _U32.pack(len(value)))
-                self.account.hold(budget.of_list(len(value)))
+                self.account.hold(footprint.of_list(len(value)))
                 for item in value:
                     self.value(item, depth + 1)
             case Protected() if type(value) in _PROTECTED_CODES:
                 self.add(b"p" + bytes([_PROTECTED_CODES[type(value)]]))
-                self.account.hold(budget.PROTECTED)
+                self.account.hold(footprint.PROTECTED)
                 self.value(value.payload, depth + 1)
             case _:
                 raise UnsupportedValue(
@@ -168,12 +168,12 @@ class _Writer:
                 f"{MAX_INTEGER_BYTES}."
             )
         self.add(b"i" + _U32.pack(len(data)) + data)
-        self.account.hold(budget.of_integer(value))
+        self.account.hold(footprint.of_integer(value))
 
     def _mapping(self, value: dict[Any, Any], depth: int) -> None:
         self.add(b"m" + _U32.pack(len(value)))
-        self.account.reach(budget.growing_dict(len(value)))
-        self.account.hold(budget.of_dict(len(value)))
+        self.account.reach(footprint.growing_dict(len(value)))
+        self.account.hold(footprint.of_dict(len(value)))
         for key, item in value.items():
             if not isinstance(key, str):
                 raise UnsupportedValue(
@@ -190,7 +190,10 @@ class _Writer:
             self.add(packed)
             return
         self._text(text, packed)
-        if len(packed) - _U32.size <= budget.KEPT_KEY_BYTES and len(self._keys) < budget.KEPT_KEYS:
+        if (
+            len(packed) - _U32.size <= footprint.KEPT_KEY_BYTES
+            and len(self._keys) < footprint.KEPT_KEYS
+        ):
             self._keys.add(text)
 
     def _array(self, array: Array) -> None:
@@ -203,7 +206,7 @@ class _Writer:
         lengths = struct.pack(f"<{array.ndim}Q", *array.shape)
         head = b"a" + bytes([_DTYPE_CODES[dtype], array.ndim]) + lengths
         self.add(head + bytes(-(self.size + len(head)) % _ALIGNMENT))
-        self.account.hold(budget.of_array(array.ndim))
+        self.account.hold(footprint.of_array(array.ndim))
         if array.size:
             data = np.ascontiguousarray(array, dtype=dtype)
             self.add(data.reshape(-1).view(np.uint8).data)
@@ -225,7 +228,7 @@ class _Reader:
     """Reads a body; every length is checked against what is left before it is believed."""
 
     def __init__(self, body: memoryview) -> None:
-        self._account = Account(budget.allowed(len(body)))
+        self._account = Account(footprint.allowed(len(body)))
         self._keys: dict[bytes, str] = {}
         self._body = body
         self._end = len(body)
@@ -258,24 +261,24 @@ class _Reader:
         return self._text(self.take(self._count()))
 
     def _text(self, data: memoryview) -> str:
-        self._account.reach(budget.reading_text(widest := _widest(data), len(data)))
+        self._account.reach(footprint.reading_text(widest := _widest(data), len(data)))
         try:
             text = str(data, "utf-8")
         except UnicodeDecodeError:
             raise WireError("The message holds a text that is not UTF-8.") from None
-        self._account.hold(budget.of_text(widest, len(data), len(text)))
+        self._account.hold(footprint.of_text(widest, len(data), len(text)))
         return text
 
     def _key(self) -> str:
         """A key of a dict; those that come again are read once."""
         data = self.take(self._count())
-        if len(data) > budget.KEPT_KEY_BYTES:
+        if len(data) > footprint.KEPT_KEY_BYTES:
             return self._text(data)
         name = bytes(data)
         text = self._keys.get(name)
         if text is None:
             text = self._text(data)
-            if len(self._keys) < budget.KEPT_KEYS:
+            if len(self._keys) < footprint.KEPT_KEYS:
                 self._keys[name] = text
         return text
 
@@ -298,11 +301,11 @@ class _Reader:
             case "i":
                 return self._integer()
             case "d":
-                self._account.hold(budget.FLOAT)
+                self._account.hold(footprint.FLOAT)
                 return _F64.unpack_from(self._body, self._skip(8))[0]
             case "b":
                 data = self.take(_U64.unpack_from(self._body, self._skip(8))[0])
-                self._account.hold(budget.of_bytes(len(data)))
+                self._account.hold(footprint.of_bytes(len(data)))
                 return bytes(data)
             case "l":
                 return self._list(depth)
@@ -310,7 +313,7 @@ class _Reader:
                 code = self._body[self._skip(1)]
                 if code >= len(PROTECTED):
                     raise WireError(f"The message has an unknown protection code {code}.")
-                self._account.hold(budget.PROTECTED)
+                self._account.hold(footprint.PROTECTED)
                 return PROTECTED[code](self.value(depth + 1))
             case tag:
                 raise WireError(f"The message has an unknown type tag {tag.encode('latin-1')!r}.")
@@ -320,12 +323,12 @@ class _Reader:
         if not 0 < len(data) <= MAX_INTEGER_BYTES:
             raise WireError(f"The message has an integer of {len(data)} bytes.")
         value = int.from_bytes(data, "little", signed=True)
-        self._account.hold(budget.of_integer(value))
+        self._account.hold(footprint.of_integer(value))
         return value
 
     def _list(self, depth: int) -> list[Wire]:
         count = self._count()
-        self._account.hold(budget.of_list(count))
+        self._account.hold(footprint.of_list(count))
         items: list[Wire] = [None] * count  # no more than that: a growing list takes room ahead
         for place in range(count):
             items[place] = self.value(depth + 1)
@@ -333,8 +336,8 @@ class _Reader:
 
     def _mapping(self, depth: int) -> dict[str, Wire]:
         count = self._count()
-        self._account.reach(budget.growing_dict(count))
-        self._account.hold(budget.of_dict(count))
+        self._account.reach(footprint.growing_dict(count))
+        self._account.hold(footprint.of_dict(count))
         mapping = {}
         for _ in range(count):
             key = self._key()
@@ -356,7 +359,7 @@ class _Reader:
         if padding and any(self.take(padding)):
             raise WireError("The message has an array with a damaged padding.")
         start = self._skip(math.prod(shape) * dtype.itemsize)
-        self._account.hold(budget.of_array(dimensions))
+        self._account.hold(footprint.of_array(dimensions))
         array: Array = np.ndarray(shape, dtype, self._body, start)
         if code == 0 and array.size and array.view(np.uint8).max() > 1:
             raise WireError("The message has a boolean that is neither true nor false.")
