@@ -3,6 +3,7 @@
 Pure functions. A row is labelled with the frequency c if it is positive and never otherwise (Elkan
 and Noto), so P(labelled | score z) = c · σ(αz + β), where c follows from the prior and the sizes.
 α and β maximise the likelihood of who is labelled; σ(αz + β) is the probability of being positive.
+α has a least value, so that a probability always keeps the order of the scores: `least_slope`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import expit
+from scipy.stats import norm
 
 from vfsl.estimators.descent import Floats
+from vfsl.pu.stopping import separation
 
 METHOD = "Platt scaling of held-out scores, Elkan-Noto correction under the estimated prior"
-# Below this a score says nothing: everybody gets the prior.
-_LEAST_SLOPE = 1e-3
 _EDGE = 1e-12
 
 
@@ -60,6 +62,23 @@ def label_frequency(prior: float, positives: int, unlabelled: int) -> float:
     return positives / (positives + prior * unlabelled)
 
 
+def least_slope(positive: Floats, unlabelled: Floats) -> float:
+    """The least α that fits how well positives rank above U, in deviations of all scores.
+
+    For positives and negatives that score normally with one deviation s, α = √2 Φ⁻¹(AUC)/s with
+    the AUC of positives against negatives. U has positives too, so the AUC against U is closer to ½
+    (Menon et al., "Learning from corrupted binary labels via class-probability estimation"), and s
+    is at most the deviation of all scores: both make this a lower bound. A ranking that is no more
+    than a standard error above chance, by Wilcoxon's variance, counts as that: no sample of this
+    size can say that a slope is flatter.
+    """
+    n_p, n_u = len(positive), len(unlabelled)
+    chance = 0.5 + np.sqrt((n_p + n_u + 1) / (12 * n_p * n_u))
+    surest = 1 - 1 / (2 * n_p * n_u)  # half a pair short of all
+    ranked = min(max(separation(positive, unlabelled), chance), surest)
+    return float(np.sqrt(2) * norm.ppf(ranked))
+
+
 def calibrate(positive: Floats, unlabelled: Floats, prior: float) -> Calibration:
     """Fit α and β on logits of held-out positives and of unlabelled rows."""
     c = label_frequency(prior, len(positive), len(unlabelled))
@@ -67,8 +86,11 @@ def calibrate(positive: Floats, unlabelled: Floats, prior: float) -> Calibration
     centre, spread = both.mean(), both.std() or 1.0
     z = (both - centre) / spread
     labelled = np.arange(len(both)) < len(positive)
+    # Shares nearer to nobody or to everybody than half a row are not told from it by any sample.
+    furthest = float(np.log(2 * len(both) - 1))
     all_positive = (len(positive) + prior * len(unlabelled)) / len(both)
-    level = float(np.log(all_positive + _EDGE) - np.log1p(_EDGE - min(all_positive, 1.0)))
+    level = float(np.clip(logit(np.array(all_positive)), -furthest, furthest))
+    least = least_slope(positive, unlabelled)
 
     def loss(values: Floats) -> tuple[float, Floats]:
         p = sigmoid(values[0] * z + values[1])
@@ -78,15 +100,19 @@ def calibrate(positive: Floats, unlabelled: Floats, prior: float) -> Calibration
         slope = np.where(labelled, -(1 - p), s * (1 - p) / (1 - s)) / len(z)
         return float(value), np.array([slope @ z, slope.sum()])
 
-    found = minimize(loss, np.array([1.0, level]), jac=True, method="L-BFGS-B").x
-    if found[0] < _LEAST_SLOPE:
-        return Calibration(0.0, level, c)
+    found = minimize(
+        loss,
+        np.array([max(1.0, least), level]),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(least, None), (-furthest, furthest)],
+    ).x
     slope = float(found[0] / spread)
     return Calibration(slope, float(found[1] - slope * centre), c)
 
 
 def sigmoid(scores: Floats) -> Floats:
-    return np.asarray(0.5 * (1 + np.tanh(scores / 2)))
+    return np.asarray(expit(scores))
 
 
 def logit(probabilities: Floats) -> Floats:
