@@ -77,7 +77,7 @@ def balanced_weights(positive: Booleans, others: Booleans) -> Floats:
 
 def fold_weights(
     positive: Booleans,
-    unlabelled: Booleans,
+    pool: Booleans,
     folds: Integers,
     fold: int,
     rng: np.random.Generator,
@@ -89,7 +89,7 @@ def fold_weights(
     """
     here = folds != fold
     kept = positive & here
-    draws = draw_negatives(unlabelled & here, int(kept.sum()), 1, rng)
+    draws = draw_negatives(pool & here, int(kept.sum()), 1, rng)
     return bag_weights(kept, draws)[:, 0]
 
 
@@ -110,7 +110,7 @@ def make_batch(
     known, promoted : arrays (rows,)
         Positives by mark, and rows that joined them; all others are unlabelled.
     pool : array (rows,)
-        Unlabelled rows to draw pseudo-negatives from: all, or the reliable negatives.
+        Unlabelled rows to draw pseudo-negatives from, two or more: all, or the reliable negatives.
     bags, folds : int
         Models that vote, and bags that hold out a part of the known positives in turn.
     preliminary : bool
@@ -118,14 +118,17 @@ def make_batch(
     """
     positive, unlabelled = known | promoted, ~(known | promoted)
     draws = draw_negatives(pool, int(positive.sum()), bags, rng)
-    places = np.where(known, deal_folds(known, folds, rng), deal_folds(unlabelled, folds, rng))
+    # Dealt one by one, so that no fold has all rows to draw from.
+    places = np.full(len(known), -1, dtype=np.int64)
+    for rows in (known, pool, unlabelled & ~pool):
+        places = np.where(rows, deal_folds(rows, folds, rng), places)
     weights = [bag_weights(positive, draws)]
     votes = [out_of_bag(unlabelled, draws)]
     if preliminary:
         weights.append(balanced_weights(positive, pool)[:, None])
         votes.append((unlabelled & ~pool)[:, None])
     of_fold = places[:, None] == np.arange(folds)
-    checks = [fold_weights(positive, unlabelled, places, fold, rng) for fold in range(folds)]
+    checks = [fold_weights(positive, pool, places, fold, rng) for fold in range(folds)]
     weights.append(np.stack(checks, axis=1))
     votes.append(of_fold & known[:, None])
     others = np.zeros((len(known), bags + preliminary), dtype=bool)

@@ -22,6 +22,8 @@ from vfsl.pu.stopping import separation
 
 METHOD = "Platt scaling of held-out scores, Elkan-Noto correction under the estimated prior"
 _EDGE = 1e-12
+# The highest logit of the best row: nearer to 1 a double has too few digits to keep an order.
+_SUREST = float(-np.log(np.sqrt(np.finfo(float).eps)))
 
 
 @dataclass(frozen=True)
@@ -81,16 +83,17 @@ def least_slope(positive: Floats, unlabelled: Floats) -> float:
 
 def calibrate(positive: Floats, unlabelled: Floats, prior: float) -> Calibration:
     """Fit α and β on logits of held-out positives and of unlabelled rows."""
+    prior = max(prior, 0.5 / len(unlabelled))  # less than half a row is not told from none
     c = label_frequency(prior, len(positive), len(unlabelled))
     both = np.concatenate([positive, unlabelled])
-    centre, spread = both.mean(), both.std() or 1.0
-    z = (both - centre) / spread
+    # Measured from the best row, whose own logit is what is fitted beside the slope.
+    best, spread = both.max(), both.std() or 1.0
+    z = (both - best) / spread
     labelled = np.arange(len(both)) < len(positive)
-    # Shares nearer to nobody or to everybody than half a row are not told from it by any sample.
-    furthest = float(np.log(2 * len(both) - 1))
     all_positive = (len(positive) + prior * len(unlabelled)) / len(both)
-    level = float(np.clip(logit(np.array(all_positive)), -furthest, furthest))
     least = least_slope(positive, unlabelled)
+    start = max(1.0, least)
+    top = float(np.clip(logit(np.array(all_positive)) - start * z.mean(), -_SUREST, _SUREST))
 
     def loss(values: Floats) -> tuple[float, Floats]:
         p = sigmoid(values[0] * z + values[1])
@@ -102,13 +105,13 @@ def calibrate(positive: Floats, unlabelled: Floats, prior: float) -> Calibration
 
     found = minimize(
         loss,
-        np.array([max(1.0, least), level]),
+        np.array([start, top]),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(least, None), (-furthest, furthest)],
+        bounds=[(least, None), (-_SUREST, _SUREST)],
     ).x
     slope = float(found[0] / spread)
-    return Calibration(slope, float(found[1] - slope * centre), c)
+    return Calibration(slope, float(found[1] - slope * best), c)
 
 
 def sigmoid(scores: Floats) -> Floats:
