@@ -170,9 +170,9 @@ def test_reliable_negatives_by_hand():
     unlabelled = np.array([0, 0, 0, 0, 1, 1, 1, 1], dtype=bool)
     assert reliable_negatives(scores, unlabelled, spies, 0.0).tolist() == [False] * 4 + [1, 1, 0, 0]
     assert reliable_negatives(scores, unlabelled, spies, 0.5).tolist() == [False] * 4 + [1, 1, 1, 0]
-    with pytest.raises(DataError, match="^0 unlabelled rows .* no reliable negatives"):
+    with pytest.raises(DataError, match=r"^0 unlabelled rows .* no reliable negatives"):
         reliable_negatives(scores + 9.0 * unlabelled, unlabelled, spies, 0.0)
-    with pytest.raises(DataError, match="^1 unlabelled rows "):
+    with pytest.raises(DataError, match=r"^1 unlabelled rows "):
         reliable_negatives(scores + 0.2 * unlabelled, unlabelled, spies, 0.0)
 
 

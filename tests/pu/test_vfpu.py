@@ -220,7 +220,7 @@ def test_marks_are_made_if_missing():
 @pytest.mark.parametrize("seed", range(6))
 def test_few_positives_are_never_all_scored_alike(seed):
     """Ten known positives and many columns: models of few against all of U knew them by heart."""
-    frames, positive, known = people(rows=300, seed=seed, labelled=0.12)
+    frames, _, known = people(rows=300, seed=seed, labelled=0.12)
     rng = np.random.default_rng(seed)
     frames["B"] = frames["B"].assign(**{f"n{i}": rng.normal(size=300) for i in range(20)})
     pu, fed, _, _ = fitted(known=known, frames=frames, base="lr", rounds=10, folds=5)

@@ -13,7 +13,9 @@ from vfsl.completion.completed import Completion
 from vfsl.completion.completing import Completable, Completing, Settings
 from vfsl.completion.low import Method
 from vfsl.completion.picture import picture
+from vfsl.completion.sides import check_pair
 from vfsl.completion.vfpum import Stop
+from vfsl.data import check_labels
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
 from vfsl.progress import OnEvent
@@ -107,7 +109,7 @@ class FedPSG:
         Parameters
         ----------
         fed : Federation
-            Aligned now if that was not done.
+            The two parties are aligned now if nobody is; an alignment with a third is refused.
         given : str
             The party whose remaining rows are to be completed.
         missing : str
@@ -123,6 +125,9 @@ class FedPSG:
         Completion
         """
         settings, before = self.settings(), len(fed.steps)
+        check_labels(fed.tables, [party for party in (given, missing) if party in fed.tables])
+        if fed.plan is not None:
+            check_pair(given, missing, fed.plan.parties)
         started = time.perf_counter()
         done = Completing(settings, fed, given, missing, state or {}, on_event).complete()
         together = sum(step.seconds for step in fed.steps[before:])
