@@ -13,78 +13,17 @@ from vfsl.data.table import PartyTable
 from vfsl.errors import ConfigError
 
 # Whole words of a name that say what is to be predicted, in the forms that tables use.
-WORDS = frozenset(
-    [
-        "label",
-        "labels",
-        "labelled",
-        "target",
-        "targets",
-        "y",
-        "outcome",
-        "outcomes",
-        "class",
-        "classification",
-        "truth",
-        "response",
-        "responded",
-        "responder",
-        "respond",
-        "reply",
-        "replied",
-        "default",
-        "defaulted",
-        "defaulter",
-        "delinquent",
-        "delinquency",
-        "arrears",
-        "bankrupt",
-        "bankruptcy",
-        "insolvent",
-        "churn",
-        "churned",
-        "churner",
-        "attrition",
-        "cancelled",
-        "canceled",
-        "lapsed",
-        "fraud",
-        "fraudulent",
-        "fraudster",
-        "scam",
-        "spam",
-        "anomaly",
-        "anomalous",
-        "suspicious",
-        "converted",
-        "conversion",
-        "convert",
-        "clicked",
-        "click",
-        "purchased",
-        "bought",
-        "subscribed",
-        "survived",
-        "survival",
-        "died",
-        "dead",
-        "death",
-        "deceased",
-        "mortality",
-        "diagnosis",
-        "diagnosed",
-        "disease",
-        "malignant",
-        "malignancy",
-        "relapse",
-        "relapsed",
-        "recurrence",
-        "readmitted",
-        "readmission",
-        "failure",
-        "failed",
-    ]
+_WORDS = (
+    "label labels labelled target targets y outcome outcomes class classification truth "
+    "response responded responder respond reply replied "
+    "default defaulted defaulter delinquent delinquency arrears bankrupt bankruptcy insolvent "
+    "churn churned churner attrition cancelled canceled lapsed "
+    "fraud fraudulent fraudster scam spam anomaly anomalous suspicious "
+    "converted conversion convert clicked click purchased bought subscribed "
+    "survived survival died dead death deceased mortality diagnosis diagnosed disease malignant "
+    "malignancy relapse relapsed recurrence readmitted readmission failure failed"
 )
+WORDS = frozenset(_WORDS.split())
 # What a column says of a row, as in is_fraud, wasChurned: first word of a name.
 _SAYS = ("is", "was")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

@@ -57,9 +57,10 @@ def step_files(
         for party, path in files.items()
     }
     aligned = [party for party in files if party != step.get("positives")]
-    if step["do"] == "complete":
+    pair = {step.get("given"), step.get("missing")}
+    if step["do"] == "complete" and len(pair.intersection(aligned)) == 2:
         for party in aligned:
-            if party not in (step["given"], step["missing"]):
+            if party not in pair:
                 raise ConfigError(
                     "A completion is between the given and the missing party alone. Got a table "
                     f"of {party!r} as well; leave it out."
