@@ -1,4 +1,4 @@
-"""A label among the features shows in completed columns; a declared one does not, others are asked for.
+"""A label among the features shows in completed columns; a declared or asked-for one does not.
 
 The attacker is the missing party: it has a column that goes with the other's label on common rows,
 receives that column completed for rows that it does not know, and ranks them by it.
