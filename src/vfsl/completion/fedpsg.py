@@ -125,11 +125,13 @@ class FedPSG:
         Completion
         """
         settings, before = self.settings(), len(fed.steps)
-        check_labels(fed.tables, [party for party in (given, missing) if party in fed.tables])
+        started = time.perf_counter()
+        work = Completing(settings, fed, given, missing, state or {}, on_event)
+        work.check_parties()
+        check_labels(fed.tables, (given, missing))
         if fed.plan is not None:
             check_pair(given, missing, fed.plan.parties)
-        started = time.perf_counter()
-        done = Completing(settings, fed, given, missing, state or {}, on_event).complete()
+        done = work.complete()
         together = sum(step.seconds for step in fed.steps[before:])
         details = {"given": given, "missing": missing, **picture(done)}
         # What the missing party did alone, and what came of it all.
