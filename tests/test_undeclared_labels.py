@@ -6,6 +6,7 @@ import pytest
 
 import vfsl as package
 from job_cases import vfsl
+from vfsl.data import PartyTable
 from vfsl.errors import ConfigError
 from vfsl.estimators import LogisticRegression
 from vfsl.estimators.association import Association
@@ -179,7 +180,10 @@ def test_python_refuses_before_anything_is_sent(learn, frames):
 
 
 @pytest.mark.parametrize("said", ["churn", None])
-def test_python_goes_on_with_an_answer(said, frames):
+@pytest.mark.parametrize("made", [False, True], ids=["frame", "table"])
+def test_python_goes_on_with_an_answer(said, made, frames):
+    if made:
+        frames["A"] = PartyTable.from_frame(frames["A"], party="A", id="id")
     fed = package.simulate(frames, labels={"A": said}, scheme="plain")
     fed.align("A", "B", protocol="ecdh")
     assert fed.tables["A"].features == (["age"] if said else ["age", "churn"])

@@ -39,6 +39,7 @@ from vfsl.crypto import SCHEME_FOR, SCHEMES
 from vfsl.data import Kind, PartyTable
 from vfsl.data.checks import check_party_name
 from vfsl.data.ids import id_parts
+from vfsl.data.labels import declare_label
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles, StepReport
 from vfsl.progress import Event, OnEvent, Watch
@@ -93,7 +94,7 @@ def simulate(
     Federation
     """
     made = {
-        party: table
+        party: (declare_label(table, labels[party]) if labels and party in labels else table)
         if isinstance(table, PartyTable)
         else PartyTable.from_frame(
             table,

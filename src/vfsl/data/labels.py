@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
+from vfsl.data.columns import Kind
 from vfsl.data.table import PartyTable
 from vfsl.errors import ConfigError
 
@@ -63,6 +65,14 @@ def check_labels(
                     f"Column {column!r} of {party} looks like a label, which must never be a "
                     f"feature; {(ask or in_python)(party, column)} if it is an ordinary column."
                 )
+
+
+def declare_label(table: PartyTable, column: str | None) -> PartyTable:
+    """The table with one more column declared a label; None: it has none, whatever one seems."""
+    if column is None:
+        return replace(table, no_label=True)
+    table.column(column)
+    return replace(table, kinds=table.kinds | {column: Kind.LABEL})
 
 
 def looks_like_label(table: PartyTable, column: str) -> bool:

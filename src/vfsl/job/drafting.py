@@ -233,7 +233,7 @@ def _steps(draft: Draft) -> list[str]:
     pair = [party for party in holders if party in (given, missing)]
     if pair != holders:
         # Completion is between two; only then are all of them aligned, to train together.
-        parts += [_align(pair), complete]
+        parts += [_align(pair, "completion is between two"), complete]
     parts.append(_align(holders))
     if draft.positives is not None:
         marked = [f"positives = {_text(draft.positives)}", f"label_holder = {_text(holders[-1])}"]
@@ -292,8 +292,9 @@ def _width(table: PartyTable) -> int:
     )
 
 
-def _align(parties: list[str]) -> str:
-    return _step("align", f"parties = {_text(parties)}", 'protocol = "blind-rsa"    # or "ecdh"')
+def _align(parties: list[str], why: str = "") -> str:
+    named = f"parties = {_text(parties)}" + (f"    # {why}" if why else "")
+    return _step("align", named, 'protocol = "blind-rsa"    # or "ecdh"')
 
 
 def _step(do: str, *fields: str, active: bool = True) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 from vfsl import store
-from vfsl.data import Kind, PartyTable, check_labels, read_table
-from vfsl.data.labels import Ask
+from vfsl.data import PartyTable, check_labels, read_table
+from vfsl.data.labels import Ask, declare_label
 from vfsl.errors import ConfigError, InputError, StoreError
 from vfsl.federation import Federation
 from vfsl.job.holdout import Marked, taken_out
@@ -97,9 +97,7 @@ def _read(job: Job, party: str, folder: Path) -> PartyTable:
         kinds=dict(section.kinds),
         duplicates=section.duplicates,
     )
-    for name in labels[1:]:
-        table.column(name)
-    return replace(table, kinds=table.kinds | dict.fromkeys(labels, Kind.LABEL))
+    return reduce(declare_label, labels[1:], table)
 
 
 def _in_job(party: str, column: str) -> str:
