@@ -42,7 +42,7 @@ def test_two_parties_share_what_was_asked_for():
     a, b = made.tables["A"], made.tables["B"]
     assert len(set(a["id"]) & set(b["id"])) == round(0.4 * 569) == len(made.overlap)
     assert len(set(a["id"]) | set(b["id"])) == 569
-    assert made.labels == {"A": "target"}
+    assert made.labels == {"A": "target", "B": None}
     assert "target" not in b.columns
     assert sorted([*made.columns["A"], *made.columns["B"], "target", "id"]) == sorted(made.truth)
 
@@ -120,7 +120,7 @@ def test_positives_instead_of_labels():
     made = cut(known_positives=0.5, overlap=0.8)
     assert list(made.tables) == ["A", "B", "C"]
     assert list(made.tables["A"]) == ["id"]
-    assert made.labels == {}
+    assert set(made.labels.values()) == {None}
     assert all("target" not in table for table in made.tables.values())
     rare = made.truth["target"].value_counts().index[-1]
     known = made.truth.set_index("id").loc[made.tables["A"]["id"], "target"]

@@ -69,8 +69,8 @@ def test_the_id_is_the_column_that_names_the_same_rows(tmp_path, monkeypatch):
 def test_names_that_toml_would_misread_are_quoted(folder, monkeypatch):
     odd = folder / 'a "shop" of 50 %.csv'
     (folder / "C.csv").rename(odd)
-    assert draft(monkeypatch, folder, "--label", "late", files=("B.csv", odd.name)) == 0
-    assert 'a "shop" of 50 %' in load_job(folder / "job.toml").parties
+    assert draft(monkeypatch, folder, f"shop={odd}", "--label", "late", files=("B.csv",)) == 0
+    assert load_job(folder / "job.toml").parties["shop"].table == odd.name
 
 
 def test_a_party_called_k_does_not_hold_the_keys(folder, monkeypatch):
@@ -88,6 +88,10 @@ def test_a_party_called_k_does_not_hold_the_keys(folder, monkeypatch):
         (("B.csv", "C.csv"), ("--label", "id"), "--label must be a column of one file"),
         (("B.csv", "C.csv"), ("--id", "gone"), "Got 'gone' instead"),
         (("B.csv", "B.csv"), (), "Two files are of party 'B'"),
+        (("B.csv", "C.csv"), ("../../x=C.csv",), "Got '../../x' instead"),
+        (("B.csv", "C.csv"), ("--no-label", "Q"), "--no-label must be a party"),
+        (("B.csv", "C.csv"), ("--label", "late", "--no-label", "C"), "without a --label"),
+        (("B.csv", "C.csv"), ("--label", "late", "--label", "C=x0"), "--label"),
         (("A.csv", "B.csv"), (), "two files with columns beside the id. Got 1 instead"),
     ],
 )

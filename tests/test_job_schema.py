@@ -171,7 +171,7 @@ def test_an_unknown_field_is_named_with_the_nearest_one(section, field, data):
         ([ALIGN, {"do": "evaluate"}], "steps[1] must come after a train step"),
         (
             [*STEPS["train"], {"do": "evaluate", "models": [1]}],
-            "steps[2].models must be numbers of train steps before it: 2",
+            "steps[2].models must be numbers of train steps since the last alignment: 2",
         ),
     ],
 )

@@ -89,7 +89,7 @@ def test_each_share_holds_only_its_own_columns(folder, monkeypatch):
     ("change", "words"),
     [
         ({"model": "cubic"}, "steps[1].model must be 'linear', 'logistic', 'rf'"),
-        ({"label": "Q=churn"}, "party 'Q', which has no table"),
+        ({"label": "Q=churn"}, "names party 'Q', which has no --party"),
         ({"label": "A=gone"}, "'gone'"),
         ({"label": "churn"}, "--label must be NAME=VALUE"),
         ({"model": "linear"}, "expected numbers"),

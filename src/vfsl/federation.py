@@ -38,7 +38,9 @@ from vfsl.align.limits import NO_CAP, uncapped
 from vfsl.channel import Role, Transcript, run_together
 from vfsl.crypto import SCHEME_FOR, SCHEMES
 from vfsl.data import Kind, PartyTable
+from vfsl.data.checks import check_party_name
 from vfsl.data.ids import id_parts
+from vfsl.data.labels import declare_label
 from vfsl.draws import FIXED, SYSTEM, PrivateSeed, public_rng
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles, StepReport
@@ -57,7 +59,7 @@ def simulate(
     tables: Mapping[str, pd.DataFrame | PartyTable],
     *,
     id: str | list[str] | Mapping[str, str | list[str]] = "id",
-    labels: Mapping[str, str] | None = None,
+    labels: Mapping[str, str | None] | None = None,
     kinds: Mapping[str, Mapping[str, str]] | None = None,
     scheme: str = "auto",
     security: int = 128,
@@ -75,7 +77,8 @@ def simulate(
     id : str, list of str, or mapping by party
         The id column; a list for composite ids.
     labels : mapping of party to column, optional
-        Columns that are labels: never used as features, and they may have unknown cells.
+        Columns that are labels: never used as features, and they may have unknown cells. None
+        says that no column of the party is a label, whatever one looks like.
     kinds : mapping of party to {column: "numeric" | "categorical"}, optional
         Kinds that differ from the inferred ones.
     scheme : {"auto", "plain", "paillier", "bfv"}
@@ -97,13 +100,13 @@ def simulate(
     Federation
     """
     made = {
-        party: table
+        party: (declare_label(table, labels[party]) if labels and party in labels else table)
         if isinstance(table, PartyTable)
         else PartyTable.from_frame(
             table,
             party=party,
             id=id[party] if isinstance(id, Mapping) else id,
-            label=(labels or {}).get(party),
+            label=((labels or {})[party] or False) if party in (labels or {}) else None,
             kinds=dict((kinds or {}).get(party, {})),
         )
         for party, table in tables.items()
@@ -153,6 +156,8 @@ class Federation:
             raise ConfigError(
                 f"A federation needs at least two parties. Got {len(tables)} instead."
             )
+        for party in (*tables, key_holder):
+            check_party_name("The name of a party", party)
         if key_holder in tables:
             raise ConfigError(
                 f"The key holder must have no data, but {key_holder!r} also has a table; "

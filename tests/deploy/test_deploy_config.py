@@ -91,6 +91,30 @@ def test_only_allowed_columns_are_read(world):
         load_party(world.site("C")).read_table(world.site("C"))
 
 
+@pytest.mark.parametrize(
+    ("columns", "said", "features"),
+    [
+        (["age", "churn"], "", None),
+        (["age", "churn"], "label = false", ["age", "churn"]),
+        (["age", "churn"], 'label = "churn"', ["age"]),
+        (["age"], 'label = "churn"', ["age"]),
+        (["age"], "", ["age"]),  # a column that no run sees is nobody's business
+    ],
+)
+def test_a_party_asks_about_its_own_undeclared_label(tmp_path, columns, said, features):
+    (tmp_path / "table.csv").write_text("id,age,churn\na,31,yes\nb,47,no\nc,22,\n")
+    (tmp_path / "party.toml").write_text(
+        f'party = "A"\n[table]\npath = "table.csv"\nid = "id"\ncolumns = {columns}\n{said}\n'
+    )
+    mine = load_party(tmp_path)
+    if features is None:
+        words = r'write label = "churn" under \[table\] in party.toml, or label = false if it is'
+        with pytest.raises(ConfigError, match=words):
+            mine.read_table(tmp_path)
+    else:
+        assert mine.read_table(tmp_path).features == features
+
+
 def test_pins_and_keys_belong_together(tmp_path, world):
     pin = make_seal_key(tmp_path)
     assert seal_key(tmp_path).public_key().public_bytes_raw().hex() == pin

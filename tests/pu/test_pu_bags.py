@@ -62,13 +62,13 @@ def test_known_positives_are_held_out_once(marked, folds, seed):
     assert (batch.voters[known].sum(axis=1) == 1).all()
     assert (held[~promoted].sum(axis=1) == 1).all()
     assert not held[:, :2].any()
-    # Who is held out of a model does not train it, and both sides weigh the same.
+    # Who is held out of a model does not train it; the others make a bag: as many draws.
     assert (checks[held[:, 2:]] == 0).all()
     assert (checks[promoted] == 1).all()
     positive = known | promoted
-    np.testing.assert_allclose(
-        checks[positive].sum(axis=0), checks[~positive].sum(axis=0), rtol=1e-12
-    )
+    assert (checks[known] == ~held[known, 2:]).all()
+    assert (checks == np.rint(checks)).all()
+    np.testing.assert_array_equal(checks[positive].sum(axis=0), checks[~positive].sum(axis=0))
 
 
 def test_draws_are_with_replacement_and_differ():
@@ -101,16 +101,30 @@ def test_the_preliminary_model_votes_only_for_rows_that_it_did_not_see():
     assert (batch.weights[:12, 4] == np.where(known[:12], 1, 0)).all()
     np.testing.assert_allclose(batch.weights[pool, 4], 3 / 8)
     assert batch.voters[:, 4].tolist() == [False] * 3 + [True] * 9 + [False] * 8
-    # Pseudo-negatives come from the pool only.
+    # Pseudo-negatives come from the pool only, those of the held-out bags as well.
     assert batch.weights[3:12, :4].sum() == 0
+    assert batch.weights[3:12, 5:].sum() == 0
+    assert (batch.weights[pool, 5:].sum(axis=0) == 2).all()
+
+
+def test_a_pool_of_two_rows_is_never_in_one_fold():
+    known, pool = np.arange(9) < 3, np.isin(np.arange(9), (4, 7))
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        batch = make_batch(known, ~known & known, pool, bags=1, folds=2, rng=rng)
+        np.testing.assert_array_equal(
+            batch.weights[pool, 1:].sum(axis=0), batch.weights[known, 1:].sum(axis=0)
+        )
 
 
 def test_folds_are_even():
     folds = deal_folds(np.arange(13) >= 2, 4, np.random.default_rng(0))
     assert (folds[:2] == -1).all()
     assert sorted(np.bincount(folds[2:])) == [2, 3, 3, 3]
-    weights = fold_weights(np.arange(13) < 5, np.arange(13) >= 5, folds, 0)
+    rng = np.random.default_rng(1)
+    weights = fold_weights(np.arange(13) < 5, np.arange(13) >= 5, folds, 0, rng)
     assert (weights[folds == 0] == 0).all()
+    assert weights[:5].sum() == weights[5:].sum()
 
 
 def test_scales_are_matched_by_rank():

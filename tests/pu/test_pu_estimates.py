@@ -3,13 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
 from vfsl.data import PartyTable
 from vfsl.errors import DataError
 from vfsl.pu import bias, stopping
-from vfsl.pu.calibration import Calibration, calibrate, label_frequency, logit, sigmoid
+from vfsl.pu.calibration import Calibration, calibrate, label_frequency, least_slope, logit, sigmoid
 from vfsl.pu.prior import best_bin, dedpul, elkan_noto, estimate_prior, top_ratio
 from vfsl.pu.spies import choose_spies, reliable_negatives, spy_weights
 
@@ -95,12 +97,54 @@ def test_calibration_keeps_the_order_and_comes_back_from_json():
     assert Calibration.from_dict(fitted.to_dict()) == fitted
 
 
-def test_scores_against_the_sense_become_the_prior():
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(2, 60),
+    st.integers(0, 400),
+    st.floats(-3, 3),
+    st.sampled_from([0.0, 1e-6, 0.05, 0.3, 0.9, 1.0]),
+    st.sampled_from([1e-3, 1.0, 50.0]),
+    st.sampled_from(["normal", "heavy", "skewed"]),
+    st.integers(0, 1000),
+)
+def test_no_ranking_is_flattened(positives, more, gap, prior, scale, tails, seed):
+    """Whatever the prior is taken for, and whichever way the held-out positives rank."""
+    rng = np.random.default_rng(seed)
+    draw = {
+        "normal": rng.standard_normal,
+        "heavy": lambda size: rng.standard_t(2, size),
+        "skewed": rng.standard_exponential,
+    }[tails]
+    unlabelled = draw(positives + more) + gap * (rng.random(positives + more) < 0.3)
+    positive = draw(positives) + gap
+    fitted = calibrate(scale * positive, scale * unlabelled, prior)
+    order = np.sort(scale * unlabelled)
+    for p in (fitted.of_unlabelled(order), fitted.of_all(order)):
+        assert (np.diff(p) > 0).all()
+        assert (p > 0).all()
+        assert (p < 1).all()
+
+
+def test_the_least_slope_is_below_the_true_one():
+    """Two normals of equal spread, whose true slope is their gap."""
+    for share, gap in ((0.05, 1.0), (0.3, 1.0), (0.3, 3.0), (0.7, 2.0)):
+        positive, unlabelled, _ = mixture(share, gap=gap)
+        least = least_slope(positive, unlabelled) / np.concatenate([positive, unlabelled]).std()
+        assert 0 < least < gap
+        fitted = calibrate(positive, unlabelled, share)
+        assert fitted.slope == pytest.approx(gap, rel=0.15)
+
+
+def test_scores_against_the_sense_say_little_and_keep_their_order():
     positive, unlabelled, _ = mixture(0.2, gap=3.0)
     fitted = calibrate(-positive, -unlabelled, 0.2)
-    assert fitted.slope == 0
-    assert np.ptp(fitted.of_unlabelled(unlabelled)) == 0
-    assert fitted.of_unlabelled(unlabelled)[0] == pytest.approx(0.2, abs=1e-6)
+    p = fitted.of_unlabelled(-unlabelled)
+    assert spearmanr(p, -unlabelled)[0] == pytest.approx(1.0)
+    assert p.mean() == pytest.approx(0.2, abs=0.02)
+    # As steep as a standard error of a chance ranking: the larger the sample, the flatter.
+    assert np.ptp(p) < 0.03
+    few = calibrate(-positive[:20], -unlabelled[:100], 0.2)
+    assert few.slope > 5 * fitted.slope
 
 
 def test_logit_is_finite_and_inverse():
@@ -121,13 +165,15 @@ def test_spies_are_a_share_and_never_all():
 
 
 def test_reliable_negatives_by_hand():
-    scores = np.array([9.0, 1.0, 2.0, 3.0, 0.5, 1.5, 2.5])
-    spies = np.array([0, 1, 1, 1, 0, 0, 0], dtype=bool)
-    unlabelled = np.array([0, 0, 0, 0, 1, 1, 1], dtype=bool)
-    assert reliable_negatives(scores, unlabelled, spies, 0.0).tolist() == [False] * 4 + [1, 0, 0]
-    assert reliable_negatives(scores, unlabelled, spies, 0.5).tolist() == [False] * 4 + [1, 1, 0]
-    with pytest.raises(DataError, match="no reliable negatives"):
+    scores = np.array([9.0, 1.0, 2.0, 3.0, 0.5, 0.9, 1.5, 2.5])
+    spies = np.array([0, 1, 1, 1, 0, 0, 0, 0], dtype=bool)
+    unlabelled = np.array([0, 0, 0, 0, 1, 1, 1, 1], dtype=bool)
+    assert reliable_negatives(scores, unlabelled, spies, 0.0).tolist() == [False] * 4 + [1, 1, 0, 0]
+    assert reliable_negatives(scores, unlabelled, spies, 0.5).tolist() == [False] * 4 + [1, 1, 1, 0]
+    with pytest.raises(DataError, match=r"^0 unlabelled rows .* no reliable negatives"):
         reliable_negatives(scores + 9.0 * unlabelled, unlabelled, spies, 0.0)
+    with pytest.raises(DataError, match=r"^1 unlabelled rows "):
+        reliable_negatives(scores + 0.2 * unlabelled, unlabelled, spies, 0.0)
 
 
 def test_how_many_are_promoted():

@@ -20,7 +20,7 @@ from vfsl.pu.bags import make_batch, mean_votes
 from vfsl.pu.bases import column_limits, cut_part
 from vfsl.pu.loop import checked_marks
 
-FAST = {"rounds": 4, "folds": 2}
+FAST = {"rounds": 4, "folds": 4}
 LR = BagLogistic(max_rounds=30)
 
 
@@ -66,7 +66,7 @@ def _parts(fed):
 def test_federated_equals_pooled_bagging_of_our_own():
     frames, _, known = people()
     pu, fed, _, _ = fitted()
-    expected = pooled_logits(frames, known, fed, bags=4, folds=2)
+    expected = pooled_logits(frames, known, fed, bags=4, folds=4)
     np.testing.assert_allclose(logits(pu), expected, atol=2e-3)
     assert spearmanr(logits(pu), expected)[0] > 0.9999
 
@@ -219,6 +219,35 @@ def test_marks_are_made_if_missing():
     assert (fed.plan["C"].marks == 1).sum() == known.sum()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_few_positives_are_never_all_scored_alike(seed):
+    """Ten known positives and many columns: models of few against all of U knew them by heart."""
+    frames, _, known = people(rows=300, seed=seed, labelled=0.12)
+    rng = np.random.default_rng(seed)
+    frames["B"] = frames["B"].assign(**{f"n{i}": rng.normal(size=300) for i in range(20)})
+    pu, fed, _, _ = fitted(known=known, frames=frames, base="lr", rounds=10, folds=5)
+    assert spearmanr(logits(pu), pu.scores_)[0] == pytest.approx(1.0)
+    assert pu.scores_.nunique() == len(pu.scores_)
+    assert np.ptp(pu.predict_proba(fed)[:, 1]) > 0.01
+    told = any("no better than chance" in text for text in pu.warnings_)
+    assert told == (pu.oob_score_ <= 0.5)
+
+
+def test_a_model_at_chance_says_so():
+    frames, _, known = people()
+    for frame in frames.values():
+        for name in frame.columns.drop("id"):
+            frame[name] = np.random.default_rng(1).permutation(frame[name])
+    told = [
+        fitted(known=np.roll(known, turn), frames=frames, **FAST)[0] for turn in (0, 3, 5, 9, 12)
+    ]
+    low = [pu for pu in told if pu.oob_score_ <= 0.5]
+    assert low  # chance goes both ways
+    for pu in low:
+        assert any("no better than chance" in text for text in pu.warnings_)
+        assert spearmanr(logits(pu), pu.scores_)[0] == pytest.approx(1.0)
+
+
 def test_progress_and_messages():
     events = []
     frames, _, known = people()
@@ -227,7 +256,7 @@ def test_progress_and_messages():
     assert events == [Progress(1, 1, 20, 20)]
     assert len(fed.transcript.entries) < 200
     VFPU(base=LR, row_lists="seed", **FAST).fit(fed, on_event=events.append)
-    assert [event.bag for event in events[1:]] == [1, 2, 3, 4, 4, 4]
+    assert [event.bag for event in events[1:]] == [1, 2, 3, 4, 4, 4, 4, 4]
 
 
 @pytest.mark.slow

@@ -178,7 +178,7 @@ def whole_table(
     frame = frame.assign(**{label: frame[label].astype(str)})
     rows = frame.drop(columns=label) if whole else frame
     numbered = rows.assign(**{"row number": np.arange(count)})
-    table = PartyTable.from_frame(numbered, party=name, id="row number", kinds=kinds)
+    table = PartyTable.from_frame(numbered, party="all", id="row number", kinds=kinds, label=False)
     if whole:
         return table, table, label
     return table.take(np.arange(count // 2)), table.take(np.arange(count // 2, count)), label

@@ -341,7 +341,7 @@ def _table(party: str, frame: pd.DataFrame, kinds: Any, label: str) -> PartyTabl
     named.insert(0, "row of case", [str(row) for row in range(len(named))])
     own = {name: str(kind) for name, kind in kinds.items() if name in frame.columns}
     return PartyTable.from_frame(
-        named, party=party, id="row of case", label=label if label in frame else None, kinds=own
+        named, party=party, id="row of case", label=label if label in frame else False, kinds=own
     )
 
 

@@ -121,7 +121,7 @@ def parties(rows: int) -> tuple[dict[str, PartyTable], tuple[str, str], list[str
         )
         tables = {
             party: PartyTable.from_frame(
-                frame, party=party, id="id", label=made.label if party == "A" else None
+                frame, party=party, id="id", label=made.label if party == "A" else False
             )
             for party, frame in made.tables.items()
         }

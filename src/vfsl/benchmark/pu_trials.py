@@ -74,7 +74,7 @@ def federation(
     marks = np.where(np.zeros(len(frame), bool) if known is None else known, 1, -1)
     columns = dict(zip("BC", halves(list(frame.columns)), strict=True))
     tables = {
-        party: PartyTable.from_frame(frame[names].assign(id=ids), party=party, id="id")
+        party: PartyTable.from_frame(frame[names].assign(id=ids), party=party, id="id", label=False)
         for party, names in columns.items()
     }
     fed = Federation(tables, scheme=how, seed=seed)

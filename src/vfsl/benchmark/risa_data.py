@@ -158,4 +158,4 @@ def _pixels(pictures: Array) -> pd.DataFrame:
 
 def _table(frame: pd.DataFrame, party: str, kinds: Any = None) -> PartyTable:
     named = frame.assign(id=np.arange(len(frame)).astype(str))
-    return PartyTable.from_frame(named, party=party, id="id", kinds=kinds)
+    return PartyTable.from_frame(named, party=party, id="id", kinds=kinds, label=False)

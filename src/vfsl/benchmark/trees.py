@@ -374,8 +374,9 @@ def resampled(
                 values = frame[name].to_numpy(dtype=np.float64)
                 frame[name] = values + rng.normal(scale=0.01 * values.std(), size=rows)
         frame.insert(0, "id", np.arange(rows).astype(str))
-        label = table.labels[0] if table.labels else None
-        made[party] = PartyTable.from_frame(frame, party=party, id="id", label=label)
+        made[party] = PartyTable.from_frame(
+            frame, party=party, id="id", label=table.labels[0] if table.labels else False
+        )
     return made
 
 

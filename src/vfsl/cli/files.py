@@ -12,6 +12,8 @@ import typer
 from vfsl.align import Limits, Normalise
 from vfsl.cli.options import (
     Ids,
+    Labels,
+    NoLabels,
     Out,
     Parties,
     Protocol,
@@ -21,6 +23,7 @@ from vfsl.cli.options import (
     files_of,
     id_columns,
     interrupted,
+    labels_of,
     pairs,
     progress,
 )
@@ -103,9 +106,13 @@ def align(
 def train(
     party: Parties,
     id: Ids,
-    label: Annotated[str, typer.Option(help="NAME=COLUMN: who holds the label.")],
+    label: Annotated[
+        list[str],
+        typer.Option(help="NAME=COLUMN: what to predict; once more where others have a label."),
+    ],
     model: Annotated[str, typer.Option(help="linear, logistic, rf, gbdt, xgb, lgb or risa.")],
     to: Out,
+    no_label: NoLabels = None,
     l2: Annotated[float | None, typer.Option(help="Penalty of squared weights.")] = None,
     refine: Annotated[
         int | None, typer.Option(help="logistic: how often the label holder sees total scores.")
@@ -130,7 +137,7 @@ def train(
     shown: Shown = Form.BAR,
 ) -> None:
     """Align tables and train a model on the rows in common; RISA on all rows."""
-    ((holder, column),) = pairs("--label", [label]).items()
+    holder, column = next(iter(pairs("--label", label).items()))
     step = {
         "do": "train",
         "model": model,
@@ -150,7 +157,7 @@ def train(
         "variant": variant,
     }
     shared = {"protocol": protocol, "scheme": scheme, "seed": seed}
-    _run(party, id, step, to, shared, progress(quiet, shown))
+    _run(party, id, step, to, (label, no_label), shared, progress(quiet, shown))
 
 
 def pu(
@@ -159,6 +166,8 @@ def pu(
     positives: Annotated[str, typer.Option(help="The party whose ids are known positives.")],
     label_holder: Annotated[str, typer.Option(help="The party that receives marks and scores.")],
     to: Out,
+    label: Labels = None,
+    no_label: NoLabels = None,
     base: Annotated[str, typer.Option(help="lr, rf, gbdt, xgb or lgb.")] = "lr",
     rounds: Annotated[int | None, typer.Option(help="Bags an iteration.")] = None,
     outer: Annotated[int | None, typer.Option(help="Iterations.")] = None,
@@ -194,7 +203,7 @@ def pu(
         "protocol": protocol,
     }
     shared = {"protocol": protocol, "scheme": scheme, "seed": seed}
-    _run(party, id, step, to, shared, progress(quiet, shown))
+    _run(party, id, step, to, (label, no_label), shared, progress(quiet, shown))
 
 
 def complete(
@@ -203,9 +212,11 @@ def complete(
     given: Annotated[str, typer.Option(help="The party whose remaining rows are completed.")],
     missing: Annotated[str, typer.Option(help="The party whose columns they lack.")],
     to: Out,
-    label: Annotated[
-        str | None, typer.Option(help="A column of the given party: advice on training with it.")
-    ] = None,
+    label: Labels = None,
+    no_label: NoLabels = None,
+    advise: Annotated[
+        bool, typer.Option("--advise", help="Advice on training the given party's --label.")
+    ] = False,
     tau: Annotated[
         str | None, typer.Option(help="Route by association above this, or auto; else by skill.")
     ] = None,
@@ -241,7 +252,7 @@ def complete(
         "do": "complete",
         "given": given,
         "missing": missing,
-        "label": label,
+        "label": _advised(label, given) if advise else None,
         "tau": _number_or_text(tau),
         "low": low,
         "methods": method or [],
@@ -260,7 +271,7 @@ def complete(
         "preset": preset,
     }
     shared = {"protocol": protocol, "scheme": scheme, "seed": seed}
-    _run(party, id, step, to, shared, progress(quiet, shown))
+    _run(party, id, step, to, (label, no_label), shared, progress(quiet, shown))
 
 
 def predict(
@@ -297,6 +308,7 @@ def _run(
     id: list[str],
     step: Mapping[str, Any],
     to: Path,
+    labels: tuple[list[str] | None, list[str] | None],
     shared: Mapping[str, Any],
     bar: Display,
 ) -> None:
@@ -306,11 +318,25 @@ def _run(
     try:
         with bar:
             fed = step_files(
-                files, id_columns(id, list(files)), given, to, **shared, on_event=bar.event
+                files,
+                id_columns(id, list(files)),
+                given,
+                to,
+                labels=labels_of(*labels, files),
+                **shared,
+                on_event=bar.event,
             )
     except KeyboardInterrupt:
         interrupted(unfinished(to))
     print_summary(fed, to)
+
+
+def _advised(label: list[str] | None, given: str) -> str:
+    """The label that advice is on."""
+    found = pairs("--label", label or []).get(given)
+    if found is None:
+        raise ConfigError(f"--advise needs the label of the given party: --label {given}=COLUMN.")
+    return found
 
 
 def _number_or_text(value: str | None) -> float | str | None:

@@ -9,6 +9,7 @@ import typer
 
 from vfsl import store
 from vfsl.cli.options import (
+    NoLabels,
     Quiet,
     Shown,
     free,
@@ -37,8 +38,12 @@ def init(
         typer.Option("--id", help="The id column, or NAME=COLUMN; guessed by default."),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="COLUMN or NAME=COLUMN: what is to be predicted.")
+        list[str] | None,
+        typer.Option(
+            help="COLUMN or NAME=COLUMN: what is to be predicted; further ones are only left out."
+        ),
     ] = None,
+    no_label: NoLabels = None,
     to: Annotated[Path, typer.Option("--out", help="The job file.")] = Path("job.toml"),
 ) -> None:
     """Write a commented job for some tables: ids and kinds as the files show them."""
@@ -46,7 +51,7 @@ def init(
         raise ConfigError(f"{to} exists; choose another name by --out.")
     files = party_files([str(path) for path in tables])
     ids = None if id is None else id_columns(id, list(files))
-    draft = look_at(files, ids, label)
+    draft = look_at(files, ids, label or (), no_label or ())
     text = job_text(draft, to.parent)
     store.write_text(to, text)
     load_job(to)

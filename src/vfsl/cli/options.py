@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
 from vfsl.cli.progress import Display, Form, display
 from vfsl.cli.screen import complain
+from vfsl.data.checks import check_party_name
 from vfsl.errors import ConfigError
 from vfsl.record import FILE_NAME, RunRecord
 
 Parties = Annotated[list[str], typer.Option("--party", help="NAME=FILE, once per party.")]
 Ids = Annotated[
     list[str], typer.Option("--id", help="The id column, or NAME=COLUMN; commas join composites.")
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="NAME=COLUMN: a label, which is never a feature."),
+]
+NoLabels = Annotated[
+    list[str] | None, typer.Option("--no-label", help="NAME: no column of this party is a label.")
 ]
 Out = Annotated[Path, typer.Option("--out", help="A new folder for the results.")]
 Protocol = Annotated[str, typer.Option(help="Alignment by blind-rsa or ecdh.")]
@@ -46,7 +55,25 @@ def pairs(option: str, values: list[str]) -> dict[str, str]:
 
 def files_of(party: list[str]) -> dict[str, Path]:
     """The file of each party."""
-    return {name: Path(path) for name, path in pairs("--party", party).items()}
+    files = {name: Path(path) for name, path in pairs("--party", party).items()}
+    for name in files:
+        check_party_name("The NAME of --party NAME=FILE", name)
+    return files
+
+
+def labels_of(
+    label: list[str] | None, no_label: list[str] | None, parties: Iterable[str]
+) -> dict[str, str | Literal[False]]:
+    """What --label and --no-label say of each party; False: no column of it is a label."""
+    found: dict[str, str | Literal[False]] = dict(pairs("--label", label or []))
+    for name in no_label or []:
+        if name in found:
+            raise ConfigError(f"--label and --no-label both name party {name!r}; say one of them.")
+        found[name] = False
+    for name in found:
+        if name not in parties:
+            raise ConfigError(f"--label or --no-label names party {name!r}, which has no --party.")
+    return found
 
 
 def party_files(values: list[str]) -> dict[str, Path]:
@@ -55,6 +82,7 @@ def party_files(values: list[str]) -> dict[str, Path]:
     for value in values:
         name, equals, rest = value.partition("=")
         party, path = (name, Path(rest)) if equals else (Path(value).stem, Path(value))
+        check_party_name(f"The party of {value!r:.80}, by NAME=FILE or by the file's name,", party)
         if party in found:
             raise ConfigError(f"Two files are of party {party!r}; name them by NAME=FILE.")
         found[party] = path

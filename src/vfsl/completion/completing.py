@@ -139,7 +139,7 @@ class Completing:
         return done
 
     def _complete(self) -> Completion:
-        self._check_parties()
+        self.check_parties()
         if self.fed.plan is None:
             self.fed.align(self.given, self.missing)
         self._take_sides()
@@ -181,7 +181,8 @@ class Completing:
 
     # ---- parties and rows -------------------------------------------------------------------
 
-    def _check_parties(self) -> None:
+    def check_parties(self) -> None:
+        """Refuse parties that cannot complete or be completed."""
         for what, party in (("given", self.given), ("missing", self.missing)):
             if party not in self.fed.tables:
                 raise ConfigError(

@@ -13,7 +13,9 @@ from vfsl.completion.completed import Completion
 from vfsl.completion.completing import Completable, Completing, Settings
 from vfsl.completion.low import Method
 from vfsl.completion.picture import picture
+from vfsl.completion.sides import check_pair
 from vfsl.completion.vfpum import Stop
+from vfsl.data import check_labels
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
 from vfsl.progress import OnEvent
@@ -122,7 +124,7 @@ class FedPSG:
         Parameters
         ----------
         fed : Federation
-            Aligned now if that was not done.
+            The two parties are aligned now if nobody is; an alignment with a third is refused.
         given : str
             The party whose remaining rows are to be completed.
         missing : str
@@ -139,7 +141,12 @@ class FedPSG:
         """
         settings, before = self.settings(), len(fed.steps)
         started = time.perf_counter()
-        done = Completing(settings, fed, given, missing, state or {}, on_event).complete()
+        work = Completing(settings, fed, given, missing, state or {}, on_event)
+        work.check_parties()
+        check_labels(fed.tables, (given, missing))
+        if fed.plan is not None:
+            check_pair(given, missing, fed.plan.parties)
+        done = work.complete()
         together = sum(step.seconds for step in fed.steps[before:])
         details = {"given": given, "missing": missing, **picture(done)}
         # What the missing party did alone, and what came of it all.

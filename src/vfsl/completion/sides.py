@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from vfsl.data import Encoder, Kind, PartyTable
+from vfsl.errors import ConfigError
 from vfsl.estimators.base import Rows
 from vfsl.values import Array
 
@@ -29,6 +31,17 @@ class Side:
     def rows(self) -> Rows:
         """Common rows first, then the others."""
         return np.concatenate([self.overlap, self.rest])
+
+
+def check_pair(given: str, missing: str, aligned: Iterable[str]) -> None:
+    """Refuse an alignment with a third party: its rest would hold rows that both parties have."""
+    others = [party for party in aligned if party not in (given, missing)]
+    if others:
+        raise ConfigError(
+            f"Completion needs an alignment of {given} and {missing} alone, or values would be "
+            f"made up for rows that {missing} has and {others[0]} lacks; align {given} and "
+            f"{missing} in a step of their own before completing."
+        )
 
 
 def plain_table(party: str, columns: dict[str, Array], rows: int) -> PartyTable:

@@ -5,6 +5,7 @@ from vfsl.data.columns import Kind
 from vfsl.data.dataset import Dataset, Images
 from vfsl.data.files import FILE_ROW, column_names, read_ids, read_table, write_table
 from vfsl.data.findings import Finding, inspect
+from vfsl.data.labels import check_labels
 from vfsl.data.preprocess import Encoded, Encoder
 from vfsl.data.split import Split, halves, split_vertically
 from vfsl.data.synthetic import Synthetic, make_parties
@@ -22,6 +23,7 @@ __all__ = [
     "Split",
     "Synthetic",
     "available",
+    "check_labels",
     "column_names",
     "halves",
     "inspect",

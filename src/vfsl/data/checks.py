@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -9,6 +10,19 @@ from typing import Any
 import numpy as np
 
 from vfsl.errors import ConfigError
+
+# Party names become names of folders, files and certificates.
+PARTY_NAME = "1 to 63 letters, digits, - and _, the first a letter or digit"
+_PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+
+
+def is_party_name(name: object) -> bool:
+    return isinstance(name, str) and _PARTY_NAME.fullmatch(name) is not None
+
+
+def check_party_name(what: str, name: object) -> None:
+    if not is_party_name(name):
+        raise ConfigError(f"{what} must be {PARTY_NAME}. Got {name!r:.80} instead.")
 
 
 def check_choice(where: str, name: str, value: object, choices: Sequence[str]) -> None:

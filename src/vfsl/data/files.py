@@ -50,7 +50,7 @@ def read_table(
     party: str,
     id: str | Sequence[str],
     kinds: Mapping[str, Kind | str] | None = None,
-    label: str | None = None,
+    label: str | Literal[False] | None = None,
     duplicates: str = "error",
     separator: str | None = None,
     decimal: str = ".",

@@ -181,7 +181,7 @@ def read_fate(name: str, folder: Path, raw: bool) -> Dataset:
             content.drop(columns=empty),
             party=side,
             id=key,
-            label=label if side == "guest" else None,
+            label=label if side == "guest" else False,
         )
     frame = _joined(tables, label)
     source = f"FATE examples, {stem}_hetero"

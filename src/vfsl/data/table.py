@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from vfsl.data.checks import check_choice, counted
+from vfsl.data.checks import check_choice, check_party_name, counted
 from vfsl.data.columns import Kind as Kind
 from vfsl.data.columns import clean_column, kind_from
 from vfsl.data.findings import Finding
@@ -37,6 +37,8 @@ class PartyTable:
         What the id column(s) were called, for writing the table out again.
     notes : tuple of Finding
         What was changed on the way in, such as dropped duplicates.
+    no_label : bool
+        Whether its owner has said that no column is a label, whatever one looks like.
     """
 
     party: str
@@ -45,6 +47,7 @@ class PartyTable:
     kinds: dict[str, Kind]
     id_columns: tuple[str, ...] = ("id",)
     notes: tuple[Finding, ...] = field(default=())
+    no_label: bool = False
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.frame) or list(self.kinds) != list(self.frame.columns):
@@ -62,7 +65,7 @@ class PartyTable:
         party: str,
         id: str | Sequence[str],
         kinds: Mapping[str, Kind | str] | None = None,
-        label: str | None = None,
+        label: str | Literal[False] | None = None,
         duplicates: str = "error",
     ) -> PartyTable:
         """Check a DataFrame and make it a party's table.
@@ -79,8 +82,9 @@ class PartyTable:
         kinds : dict, optional
             Column to ``"numeric"``, ``"categorical"`` or ``"label"``. Without it numbers are
             numeric; truth values, text and pandas categories are categorical.
-        label : str, optional
-            The column with the target. Missing cells are unknown labels.
+        label : str or False, optional
+            The column with the target, which is never a feature; missing cells are unknown labels.
+            False says that no column is a label, whatever one looks like.
         duplicates : {"error", "first"}
             Rows that repeat an id are an error, or only the first of them is kept.
 
@@ -94,7 +98,7 @@ class PartyTable:
         frame = _with_ids_as_columns(frame, id_columns, party)
         declared = {name: kind_from(kind, name) for name, kind in (kinds or {}).items()}
         labels = {name for name, kind in declared.items() if kind is Kind.LABEL}
-        labels |= set() if label is None else {label}
+        labels |= {label} if isinstance(label, str) else set()
         _check_names(frame, id_columns, declared, labels, party)
         if not len(frame):
             raise DataError(f"The table of party {party} has no rows.")
@@ -111,7 +115,7 @@ class PartyTable:
                 is_label=name in labels,
             )
         cleaned = pd.DataFrame(columns, index=pd.RangeIndex(len(ids)))
-        return cls(party, ids, cleaned, found, id_columns, notes)
+        return cls(party, ids, cleaned, found, id_columns, notes, label is False)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -204,8 +208,7 @@ class PartyTable:
 
 
 def _check_frame(frame: pd.DataFrame, party: str, duplicates: str) -> None:
-    if not isinstance(party, str) or not party.strip():
-        raise ConfigError(f"The name of a party must be a text. Got {party!r} instead.")
+    check_party_name("The name of a party", party)
     check_choice("PartyTable.from_frame", "duplicates", duplicates, DUPLICATES)
     if not isinstance(frame, pd.DataFrame):
         raise DataError(

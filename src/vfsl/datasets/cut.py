@@ -57,10 +57,11 @@ class Parties:
     overlap: Array
 
     @property
-    def labels(self) -> dict[str, str]:
-        """As ``simulate(labels=…)`` takes it."""
+    def labels(self) -> dict[str, str | None]:
+        """As ``simulate(labels=…)`` takes it; None: no column of that party is a label."""
         return {
-            party: self.label for party, table in self.tables.items() if self.label in table.columns
+            party: self.label if self.label in table.columns else None
+            for party, table in self.tables.items()
         }
 
 
@@ -120,7 +121,7 @@ def parties(
     >>> from vfsl import datasets
     >>> cut = datasets.parties("breast_cancer", rng=np.random.default_rng(0), overlap=0.4)
     >>> sorted(cut.tables), cut.labels
-    (['A', 'B'], {'A': 'target'})
+    (['A', 'B'], {'A': 'target', 'B': None})
     """
     check_rng(_WHERE, rng)
     shares = {"overlap": overlap, "test": test, "labelled": labelled}

@@ -24,7 +24,7 @@ from vfsl.channel import Channel, expect_integer
 from vfsl.completion.completed import Completion
 from vfsl.completion.completing import CROSS_FIT, DIRECT, SHIFT, VFPU_M, Completing, Settings
 from vfsl.completion.picture import picture
-from vfsl.completion.sides import Side
+from vfsl.completion.sides import Side, check_pair
 from vfsl.data import Kind, PartyTable, write_table
 from vfsl.deploy.view import Outcome, Site
 from vfsl.errors import ConfigError, ProtocolError
@@ -48,6 +48,7 @@ _MOST = 1 << 40
 
 def complete_step(site: Site, channel: Channel, step: CompleteStep) -> Outcome:
     """Complete the missing party's columns for the given party's remaining rows."""
+    check_pair(step.given, step.missing, site.job.aligned_before(site.number))
     how = step.method().settings()
     settings = {"given": step.given, "missing": step.missing, **how.plain()}
     if site.me == step.missing:

@@ -7,7 +7,6 @@ be used, whose keys it has pinned, and what it allows; it never leaves its party
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from functools import partial
@@ -18,9 +17,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from vfsl.align import Limits
-from vfsl.data import PartyTable, read_table
+from vfsl.data import PartyTable, check_labels, read_table
+from vfsl.data.checks import PARTY_NAME, is_party_name
 from vfsl.errors import ConfigError, StoreError
-from vfsl.job.fields import STEP_FIELDS, STEPS, Strict
+from vfsl.job.fields import STEP_FIELDS, STEPS, LabelColumn, Strict
 from vfsl.job.mistakes import Location, sentence
 from vfsl.store import write_text
 
@@ -30,7 +30,6 @@ KIT_FOLDER = "kit"
 FOLDER_VARIABLE = "VFSL_PARTY_FOLDER"  # tells the processes of a run whose they are
 SUBMIT_FOLDER = "submit"
 RELAY_NAME = "relay"  # in commands; the engine knows the relay by its host name
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -58,10 +57,8 @@ class Project(Strict):
     def _names_fit(self) -> Self:
         everyone = [*self.parties, self.key_holder]
         for name in [self.name, *everyone]:
-            if not _NAME.fullmatch(name) or name == RELAY_NAME:
-                raise ValueError(
-                    f"the name {name!r} must be letters, digits, - and _, and not {RELAY_NAME!r}"
-                )
+            if not is_party_name(name) or name == RELAY_NAME:
+                raise ValueError(f"the name {name!r} must be {PARTY_NAME}; and not {RELAY_NAME!r}")
         if len(set(everyone)) != len(everyone):
             raise ValueError("every party and the key holder need a name of their own")
         for name in self.submitters:
@@ -95,7 +92,7 @@ class TableSection(Strict):
     path: str
     id: str | list[str]
     columns: list[str] = Field(min_length=1)
-    label: str | None = None
+    label: LabelColumn = None
     kinds: dict[str, Literal["numeric", "categorical"]] = Field(default={})
     duplicates: Literal["error", "first"] = "error"
 
@@ -195,7 +192,13 @@ class PartyFile(Strict):
         wanted = {*section.columns, *([section.label] if section.label else [])}
         for column in wanted:
             table.column(column)
-        return table.without([column for column in table.columns if column not in wanted])
+        table = table.without([column for column in table.columns if column not in wanted])
+        check_labels({self.party: table}, ask=_in_party_file)
+        return table
+
+
+def _in_party_file(party: str, column: str) -> str:
+    return f"write label = {_quoted(column)} under [table] in {PARTY_FILE}, or label = false"
 
 
 def load_project(path: Path) -> Project:
@@ -239,7 +242,7 @@ def party_template(project: Project, name: str, role: str) -> str:
         'path = "table.csv"          # beside this file, or an absolute path',
         'id = "id"',
         'columns = ["CHANGE-ME"]     # a job never sees any other column',
-        '# label = "column"          # at the label holder only',
+        '# label = "column"          # never a feature; false: no column is a label',
         "",
     ]
     rest = [

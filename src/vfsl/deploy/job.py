@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from vfsl.data.checks import PARTY_NAME, is_party_name
 from vfsl.deploy.config import checked, read_toml
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.job.fields import Strict
@@ -47,6 +48,11 @@ class SharedJob(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        for party in self.everyone:
+            if not is_party_name(party):
+                raise ValueError(
+                    f"the name of a party must be {PARTY_NAME}. Got {party!r:.80} instead"
+                )
         if self.run.key_holder in self.parties:
             raise ValueError(f"the key holder {self.run.key_holder!r} must have no table")
         if len(set(self.parties)) != len(self.parties):

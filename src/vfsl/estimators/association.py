@@ -36,7 +36,7 @@ import pandas as pd
 
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, scheme
-from vfsl.data import PartyTable
+from vfsl.data import PartyTable, check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.estimators.base import Federated, Part, Roles, Rows
 from vfsl.estimators.descent import Integers
@@ -147,6 +147,7 @@ class Association:
                 f"The given parameter of measure must be an aligned party other than {missing!r}: "
                 f"{', '.join(roles.feature_holders)}. Got {given!r} instead."
             )
+        check_labels(fed.tables, (given, missing))
         roles = replace(roles, feature_holders=(given,))
         parts = {
             party: Part(fed.tables[party], fed.plan[party].overlap) for party in roles.data_holders

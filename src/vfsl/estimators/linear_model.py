@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from vfsl.channel import Channel, expect_array
-from vfsl.data import Encoder
+from vfsl.data import Encoder, check_labels
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators import least_squares, one_shot, totals
 from vfsl.estimators.base import Federated, Part, Roles, Rows, Share
@@ -51,6 +51,7 @@ class LinearModel(ABC):
         self._check()
         roles = fed.roles(label[0], self.work(len(fed.parts(label)) - 1, weights))
         parts = fed.parts(label, weights)
+        check_labels({party: part.table for party, part in parts.items()}, target=label)
         jobs = {
             party: partial(self.train, part=parts.get(party), role=roles)
             for party in roles.everyone

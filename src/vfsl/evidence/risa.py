@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from vfsl.channel import Channel
+from vfsl.data import check_labels
 from vfsl.data.aggregates import histogram
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
@@ -139,6 +140,7 @@ class RISA:
         self._check()
         roles = fed.roles(label[0], "linear")
         parts = whole_parts(fed, label)
+        check_labels(fed.tables, parts, target=label)
         for party in parts:
             recipe_for(self.encoder, party)
         jobs = {

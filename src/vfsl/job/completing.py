@@ -133,7 +133,7 @@ def completed_rows(work: Work, number: int) -> tuple[Federation, Array]:
         raise TypeError(f"step {number} completes nothing")
     fed = work.training
     folder = _folder(work, number)
-    whole = read_table(folder / "rows.parquet", party=step.missing, id=_ROW)
+    whole = read_table(folder / "rows.parquet", party=step.missing, id=_ROW, label=False)
     confidence = store.read_arrays(folder / "confidence.npz")["confidence"]
     share = fed.share(step.given)
     rows = np.concatenate([share.overlap, share.rest])

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
 from vfsl.completion.completing import LEAST_OVERLAP
-from vfsl.data import Kind, PartyTable, column_names, read_ids, read_table
+from vfsl.data import Kind, PartyTable, check_labels, column_names, read_ids, read_table
 from vfsl.errors import ConfigError, DataError
 from vfsl.job.holdout import LEAST_ROWS
 from vfsl.job.mistakes import nearest
@@ -32,16 +33,24 @@ class Draft:
     files : dict of party to Path
     tables : dict of party to PartyTable
     ids : dict of party to str or list of str
-    label : (party, column) or None
-    common : int
-        Rows that all parties with columns have.
+    labels : dict of party to str or False
+        What was said of labels; the first is to be predicted, False: no column is one.
     """
 
     files: Mapping[str, Path]
     tables: Mapping[str, PartyTable]
     ids: Mapping[str, str | list[str]]
-    label: tuple[str, str] | None
-    common: int
+    labels: Mapping[str, str | Literal[False]]
+
+    @property
+    def label(self) -> tuple[str, str] | None:
+        """What is to be predicted, and by whom it is held."""
+        named = [(party, name) for party, name in self.labels.items() if name is not False]
+        return named[0] if named else None
+
+    def common(self, parties: Iterable[str]) -> int:
+        """How many rows these parties have in common."""
+        return len(set.intersection(*(set(self.tables[party].ids) for party in parties)))
 
     @property
     def holders(self) -> list[str]:
@@ -61,7 +70,8 @@ class Draft:
 def look_at(
     files: Mapping[str, Path],
     ids: Mapping[str, str | list[str]] | None = None,
-    label: str | None = None,
+    labels: Sequence[str] = (),
+    no_labels: Sequence[str] = (),
 ) -> Draft:
     """Read the files and guess what was not said.
 
@@ -70,8 +80,10 @@ def look_at(
     files : mapping of party to path
     ids : mapping of party to column or columns, optional
         Without it the column of the same name that names each row once in all files.
-    label : str, optional
-        COLUMN or PARTY=COLUMN; without it there is no label.
+    labels : sequence of str
+        COLUMN or PARTY=COLUMN; the first is to be predicted, none of them is a feature.
+    no_labels : sequence of str
+        Parties of which no column is a label, whatever one looks like.
     """
     if len(files) < 2:
         raise ConfigError(f"A job needs the tables of two parties or more. Got {len(files)} files.")
@@ -84,19 +96,18 @@ def look_at(
                     f"--id must be a column of the file of {party}: {', '.join(headers[party])}. "
                     f"Got {column!r} instead{nearest(column, headers[party])}"
                 )
-    holder = _label(label, headers, chosen)
+    said = _labels(labels, no_labels, headers, chosen)
     tables = {
-        party: read_table(
-            path,
-            party=party,
-            id=chosen[party],
-            label=holder[1] if holder is not None and holder[0] == party else None,
-        )
+        party: read_table(path, party=party, id=chosen[party], label=said.get(party))
         for party, path in files.items()
     }
-    draft = Draft(files, tables, chosen, holder, 0)
-    common = set.intersection(*(set(tables[party].ids) for party in draft.holders or tables))
-    return Draft(files, tables, chosen, holder, len(common))
+    check_labels(tables, ask=in_options)
+    return Draft(files, tables, chosen, said)
+
+
+def in_options(party: str, column: str) -> str:
+    """What to say of a column that looks like a label, as options of a command."""
+    return f"say --label {party}={column}, or --no-label {party}"
 
 
 def _guessed_ids(
@@ -124,13 +135,33 @@ def _guessed_ids(
     return dict.fromkeys(files, best)
 
 
-def _label(
-    label: str | None,
+def _labels(
+    labels: Sequence[str],
+    no_labels: Sequence[str],
     headers: Mapping[str, list[str]],
     ids: Mapping[str, str | list[str]],
-) -> tuple[str, str] | None:
-    if label is None:
-        return None
+) -> dict[str, str | Literal[False]]:
+    said: dict[str, str | Literal[False]] = {}
+    for label in labels:
+        party, column = _label(label, headers, ids)
+        if party in said:
+            raise ConfigError(f"--label names two columns of {party}; a party has one label.")
+        said[party] = column
+    for party in no_labels:
+        if party not in headers or party in said:
+            raise ConfigError(
+                f"--no-label must be a party without a --label: {', '.join(headers)}. "
+                f"Got {party!r} instead."
+            )
+        said[party] = False
+    return said
+
+
+def _label(
+    label: str,
+    headers: Mapping[str, list[str]],
+    ids: Mapping[str, str | list[str]],
+) -> tuple[str, str]:
     party, equals, column = label.partition("=")
     if equals and party in headers:
         owners = [party] if column in headers[party] else []
@@ -172,8 +203,9 @@ def _party(draft: Draft, party: str, folder: Path) -> str:
     path = os.path.relpath(draft.files[party].resolve(), folder.resolve())
     lines = [f"[parties.{_key(party)}]      # {len(table):,} rows", f"table = {_text(path)}"]
     lines.append(f"id = {_text(draft.ids[party])}")
-    if draft.label is not None and draft.label[0] == party:
-        lines.append(f"label = {_text(draft.label[1])}")
+    said = draft.labels.get(party)
+    if said is not None:
+        lines.append(f"label = {_text(said)}" if said else "label = false    # no column is one")
     for kind in (Kind.NUMERIC, Kind.CATEGORICAL):
         names = [name for name in table.features if table.kinds[name] is kind]
         if names:
@@ -190,20 +222,24 @@ def _party(draft: Draft, party: str, folder: Path) -> str:
 
 def _steps(draft: Draft) -> list[str]:
     holders = draft.holders
-    tested = draft.label is not None and round(TEST_SHARE * draft.common) >= LEAST_ROWS
+    given, missing = _sides(draft)
+    tested = draft.label is not None and round(TEST_SHARE * draft.common(holders)) >= LEAST_ROWS
     parts = []
     if tested:
         parts.append(f"[test]\nshare = {TEST_SHARE}               # of the common rows, held out\n")
-    parts.append(
-        _step("align", f"parties = {_text(holders)}", 'protocol = "blind-rsa"    # or "ecdh"')
-    )
+    fields = [f"given = {_text(given)}", f"missing = {_text(missing)}"]
+    fields.append("# tau = 0.5              # route by association; without it by measured skill")
+    complete = _step("complete", *fields, active=_can_complete(draft, given, missing))
+    pair = [party for party in holders if party in (given, missing)]
+    if pair != holders:
+        # Completion is between two; only then are all of them aligned, to train together.
+        parts += [_align(pair, "completion is between two"), complete]
+    parts.append(_align(holders))
     if draft.positives is not None:
         marked = [f"positives = {_text(draft.positives)}", f"label_holder = {_text(holders[-1])}"]
         parts.append(_step("pu", *marked, "rounds = 20"))
-    given, missing = _sides(draft)
-    fields = [f"given = {_text(given)}", f"missing = {_text(missing)}"]
-    fields.append("# tau = 0.5              # route by association; without it by measured skill")
-    parts.append(_step("complete", *fields, active=_can_complete(draft, given, missing)))
+    if pair == holders:
+        parts.append(complete)
     if draft.label is None:
         return parts
     label = f"label = {_text(list(draft.label))}"
@@ -231,8 +267,9 @@ def _sides(draft: Draft) -> tuple[str, str]:
 
 
 def _can_complete(draft: Draft, given: str, missing: str) -> bool:
-    training = draft.common - round(TEST_SHARE * draft.common)
-    enough = training >= LEAST_OVERLAP and len(draft.tables[given]) > draft.common
+    common = draft.common((given, missing))
+    training = common - round(TEST_SHARE * common)
+    enough = training >= LEAST_OVERLAP and len(draft.tables[given]) > common
     return enough and all(draft.tables[party].features for party in (given, missing))
 
 
@@ -242,7 +279,7 @@ def _model(draft: Draft) -> tuple[str, ...]:
     values = draft.tables[holder].column(column).dropna()
     number = pd.api.types.is_numeric_dtype(values.dtype) and values.nunique() > _MOST_CLASSES
     widths = [_width(draft.tables[party]) for party in draft.holders]
-    if (1 - TEST_SHARE) * draft.common >= _ROWS_PER_COLUMN * max(widths):
+    if (1 - TEST_SHARE) * draft.common(draft.holders) >= _ROWS_PER_COLUMN * max(widths):
         return ("linear",) if number else ("logistic",)
     return ("xgb", 'task = "regression"') if number else ("xgb",)
 
@@ -253,6 +290,11 @@ def _width(table: PartyTable) -> int:
         1 if table.kinds[name] is Kind.NUMERIC else table.column(name).nunique() + 1
         for name in table.features
     )
+
+
+def _align(parties: list[str], why: str = "") -> str:
+    named = f"parties = {_text(parties)}" + (f"    # {why}" if why else "")
+    return _step("align", named, 'protocol = "blind-rsa"    # or "ecdh"')
 
 
 def _step(do: str, *fields: str, active: bool = True) -> str:

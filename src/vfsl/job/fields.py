@@ -27,6 +27,16 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+def _label(value: object) -> str | bool | None:
+    if value is not None and value is not False and not isinstance(value, str):
+        raise wrong("a column, or false where no column is a label", value)
+    return value
+
+
+# A party's label, which is never a feature; false says that no column is one.
+LabelColumn = Annotated[str | Literal[False] | None, PlainValidator(_label)]
+
+
 def _local_methods() -> list[str]:
     """Completion methods that are local at the missing party."""
     protocols = {name for name, method in METHODS.items() if method.kind == "protocol"}

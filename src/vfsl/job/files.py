@@ -17,6 +17,7 @@ from vfsl.align import Limits, Normalise
 from vfsl.data import PartyTable, read_ids, read_table
 from vfsl.errors import ConfigError
 from vfsl.federation import Federation
+from vfsl.job.drafting import in_options
 from vfsl.job.models import take_up_model, write_predictions
 from vfsl.job.run import check_free, run_job
 from vfsl.job.schema import check
@@ -32,6 +33,7 @@ def step_files(
     step: Mapping[str, Any],
     out: Path,
     *,
+    labels: Mapping[str, str | Literal[False]] | None = None,
     protocol: str = "blind-rsa",
     scheme: str = "auto",
     seed: int = 0,
@@ -45,23 +47,30 @@ def step_files(
         As in :func:`align_files`. A party whose ids are known positives is not aligned.
     step : mapping
         The fields of a pu, complete or train step, ``do`` among them.
+    labels : mapping of party to column or False, optional
+        Labels of the files, which are never features; False: no column is one.
     scheme, seed
         As in the run section of a job.
     """
     parties: dict[str, dict[str, Any]] = {
-        party: {"table": str(path), "id": ids[party]} for party, path in files.items()
+        party: {"table": str(path), "id": ids[party], "label": (labels or {}).get(party)}
+        for party, path in files.items()
     }
-    label = step.get("label")
-    holder, column = (step.get("given"), label) if isinstance(label, str) else label or (None, None)
-    if holder in parties:
-        parties[holder]["label"] = column
     aligned = [party for party in files if party != step.get("positives")]
+    pair = {step.get("given"), step.get("missing")}
+    if step["do"] == "complete" and len(pair.intersection(aligned)) == 2:
+        for party in aligned:
+            if party not in pair:
+                raise ConfigError(
+                    "A completion is between the given and the missing party alone. Got a table "
+                    f"of {party!r} as well; leave it out."
+                )
     content = {
         "run": {"scheme": scheme, "seed": seed},
         "parties": parties,
         "steps": [{"do": "align", "parties": aligned, "protocol": protocol}, dict(step)],
     }
-    return run_job(check(content), Path(), out, on_event)
+    return run_job(check(content), Path(), out, on_event, in_options)
 
 
 def predict_files(

@@ -83,7 +83,7 @@ def _labels(job: Job, party: str) -> dict[str, bool]:
     """The columns that steps learn to predict, and whether they are numbers."""
     found: dict[str, bool] = {}
     section = job.parties[party].label
-    if section is not None:
+    if isinstance(section, str):
         found[section] = False
     for step in job.steps:
         if isinstance(step, TrainStep) and step.label[0] == party:

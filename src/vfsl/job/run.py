@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
+from functools import reduce
 from pathlib import Path
 
 from vfsl import store
-from vfsl.data import PartyTable, read_table
+from vfsl.data import PartyTable, check_labels, read_table
+from vfsl.data.labels import Ask, declare_label
 from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError, InputError, StoreError
 from vfsl.federation import Federation
 from vfsl.job.holdout import Marked, taken_out
-from vfsl.job.schema import CompleteStep, Job, TrainStep
+from vfsl.job.schema import Job
 from vfsl.job.steps import do_step
 from vfsl.job.work import Work
 from vfsl.progress import OnEvent
 
 
-def run_job(job: Job, folder: Path, out: Path, on_event: OnEvent | None = None) -> Federation:
+def run_job(
+    job: Job,
+    folder: Path,
+    out: Path,
+    on_event: OnEvent | None = None,
+    ask: Ask | None = None,
+) -> Federation:
     """Run a job whose paths are relative to ``folder``; results appear in ``out`` at its end.
 
     Until then finished steps, and what an unfinished one has kept, are in ``unfinished(out)``, from
-    where the same job goes on.
+    where the same job goes on. ``ask`` says what to write where a label may be undeclared.
     """
     check_free(out)
-    tables, marked = read_tables(job, folder)
+    tables, marked = read_tables(job, folder, ask)
     checkpoints = store.Checkpoints(unfinished(out), _fingerprint(job, folder))
     try:
         begun = checkpoints.load("job")
@@ -62,32 +71,38 @@ def unfinished(out: Path) -> Path:
     return out.with_name(f"{out.name}.unfinished")
 
 
-def read_tables(job: Job, folder: Path) -> tuple[dict[str, PartyTable], Marked | None]:
+def read_tables(
+    job: Job, folder: Path, ask: Ask | None = None
+) -> tuple[dict[str, PartyTable], Marked | None]:
     """The parties' tables, and which rows are for testing, where a column says so.
 
-    A column that a step needs and nobody has is told here, before any work.
+    A column that a step needs and nobody has is told here, before any work; so is one that would be
+    a feature and looks like a label. What any step calls a label is a label in all of them.
     """
-    tables = {
-        party: read_table(
-            folder / section.table,
-            party=party,
-            id=section.id,
-            label=section.label,
-            kinds=dict(section.kinds),
-            duplicates=section.duplicates,
-        )
-        for party, section in job.parties.items()
-    }
+    tables = {party: _read(job, party, folder) for party in job.parties}
     marked = None
     if job.test is not None and job.test.column is not None:
         party, column = job.test.column
         tables[party], marked = taken_out(tables[party], column)
-    for step in job.steps:
-        if isinstance(step, TrainStep):
-            tables[step.label[0]].column(step.label[1])
-        elif isinstance(step, CompleteStep) and step.label is not None:
-            tables[step.given].column(step.label)
+    check_labels(tables, job.holders_of_features(), ask=ask or _in_job)
     return tables, marked
+
+
+def _read(job: Job, party: str, folder: Path) -> PartyTable:
+    section, labels = job.parties[party], job.labels_of(party)
+    table = read_table(
+        folder / section.table,
+        party=party,
+        id=section.id,
+        label=labels[0] if labels else section.label,
+        kinds=dict(section.kinds),
+        duplicates=section.duplicates,
+    )
+    return reduce(declare_label, labels[1:], table)
+
+
+def _in_job(party: str, column: str) -> str:
+    return f"write label = {json.dumps(column)} under [parties.{party}], or label = false"
 
 
 def federation_of(

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationError, model_validator
 
+from vfsl.completion.sides import check_pair
+from vfsl.data.checks import PARTY_NAME, is_party_name
 from vfsl.errors import ConfigError
 from vfsl.job.fields import (
     STEP_FIELDS,
@@ -20,6 +22,7 @@ from vfsl.job.fields import (
     AnyStep,
     CompleteStep,
     EvaluateStep,
+    LabelColumn,
     PuStep,
     Step,
     Strict,
@@ -69,7 +72,7 @@ class PartySection(Strict):
 
     table: str
     id: Annotated[str | list[str], PlainValidator(_id_columns)]
-    label: str | None = None
+    label: LabelColumn = None
     kinds: dict[str, Literal["numeric", "categorical"]] = Field(default_factory=dict)
     duplicates: Literal["error", "first"] = "error"
 
@@ -102,6 +105,11 @@ class Job(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Job:
+        for party in (*self.parties, self.run.key_holder):
+            if not is_party_name(party):
+                raise ValueError(
+                    f"the name of a party must be {PARTY_NAME}. Got {party!r:.80} instead"
+                )
         if self.run.key_holder in self.parties:
             raise ValueError(
                 f"run.key_holder must be no party with a table. Got {self.run.key_holder!r} instead"
@@ -113,6 +121,7 @@ class Job(Strict):
             where = f"steps[{number}]"
             for party in _named(step):
                 _known_party(where, party, self.parties)
+            _check_label(step, where, self.parties)
             if isinstance(step, AlignStep):
                 aligned = _aligned(step, where, list(self.parties))
                 continue
@@ -130,17 +139,39 @@ class Job(Strict):
                 _check_evaluate(step, where, self, number + 1)
         return self
 
+    def labels_of(self, party: str) -> list[str]:
+        """The columns of a party that the job calls a label anywhere; none of them is a feature."""
+        named = [self.parties[party].label, *(_label_of(step, party) for step in self.steps)]
+        return list(dict.fromkeys(name for name in named if isinstance(name, str)))
+
+    def holders_of_features(self) -> list[str]:
+        """The parties whose columns some step learns from."""
+        aligned, found = [], []
+        for step in self.steps:
+            if isinstance(step, AlignStep):
+                aligned = step.parties or list(self.parties)
+            elif not isinstance(step, EvaluateStep):
+                found += aligned
+        return list(dict.fromkeys(found))
+
     def completed_before(self, number: int) -> int | None:
         """The number of the last complete step before step ``number``, counted from 1."""
         return _completed(self.steps[: number - 1])
 
     def trained_before(self, number: int) -> list[int]:
-        """The numbers of the train steps before step ``number``, counted from 1."""
-        return [
-            place
-            for place, step in enumerate(self.steps[: number - 1], start=1)
-            if isinstance(step, TrainStep)
-        ]
+        """The numbers of the train steps that an evaluation at ``number`` can judge, from 1.
+
+        Each alignment draws its own test rows, so a model of before may have learned from them;
+        rows that a column marks are the same ones in each.
+        """
+        drawn = self.test is None or self.test.column is None
+        found: list[int] = []
+        for place, step in enumerate(self.steps[: number - 1], start=1):
+            if isinstance(step, AlignStep) and drawn:
+                found = []
+            elif isinstance(step, TrainStep):
+                found.append(place)
+        return found
 
 
 def _known_party(where: str, party: str, parties: Mapping[str, Any]) -> None:
@@ -159,6 +190,23 @@ def _aligned(step: AlignStep, where: str, parties: list[str]) -> list[str]:
             f"{where}.parties must name two or more different parties. Got {chosen} instead"
         )
     return chosen
+
+
+def _label_of(step: AnyStep, party: str) -> str | None:
+    """The column of a party that a step takes for a label."""
+    if isinstance(step, TrainStep):
+        return step.label[1] if step.label[0] == party else None
+    return step.label if isinstance(step, CompleteStep) and step.given == party else None
+
+
+def _check_label(step: AnyStep, where: str, parties: Mapping[str, PartySection]) -> None:
+    for party, section in parties.items():
+        name = _label_of(step, party)
+        if name is not None and section.label is False:
+            raise ValueError(
+                f"{where}.label names {name!r} of {party}, but parties.{party}.label is false; "
+                "name the label there"
+            )
 
 
 def _check_pu(step: PuStep, where: str, aligned: Sequence[str]) -> None:
@@ -194,6 +242,10 @@ def _check_complete(step: CompleteStep, where: str, aligned: Sequence[str]) -> N
         raise ValueError(
             f"{where}.missing must be another party than given. Got {step.missing!r} instead"
         )
+    try:
+        check_pair(step.given, step.missing, aligned)
+    except ConfigError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _check_train(
@@ -226,11 +278,14 @@ def _check_evaluate(step: EvaluateStep, where: str, job: Job, number: int) -> No
         )
     trained = job.trained_before(number)
     if not trained:
-        raise ValueError(f"{where} must come after a train step. Got none before it instead")
+        raise ValueError(
+            f"{where} must come after a train step since the last alignment. Got none before it "
+            "instead"
+        )
     for model in step.models or []:
         if model not in trained:
             raise ValueError(
-                f"{where}.models must be numbers of train steps before it: "
+                f"{where}.models must be numbers of train steps since the last alignment: "
                 f"{', '.join(map(str, trained))}, counted from 1. Got {model} instead"
             )
 

@@ -70,14 +70,27 @@ def deal_folds(rows: Booleans, folds: int, rng: np.random.Generator) -> Integers
     return places
 
 
-def fold_weights(positive: Booleans, unlabelled: Booleans, folds: Integers, fold: int) -> Floats:
-    """Weights of a model of all positives against all of U without one fold; both weigh the same.
+def balanced_weights(positive: Booleans, others: Booleans) -> Floats:
+    """Weights of a model of all positives against all of the others; both sides weigh the same."""
+    return np.asarray(positive + others * (positive.sum() / max(int(others.sum()), 1)), np.float64)
 
-    A positive counts 1, as in the bags; an unlabelled row what makes both sides equal.
+
+def fold_weights(
+    positive: Booleans,
+    pool: Booleans,
+    folds: Integers,
+    fold: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """Weights of a bag that knows nothing of one fold: its other positives, and as many draws.
+
+    Held-out positives are compared with rows that bags score, so what scores them is a bag too: a
+    model of few positives against all of U would know these by heart and score all others low.
     """
     here = folds != fold
-    p, u = positive & here, unlabelled & here
-    return np.asarray(p + u * (p.sum() / max(int(u.sum()), 1)), dtype=np.float64)
+    kept = positive & here
+    draws = draw_negatives(pool & here, int(kept.sum()), 1, rng)
+    return bag_weights(kept, draws)[:, 0]
 
 
 def make_batch(
@@ -97,23 +110,25 @@ def make_batch(
     known, promoted : arrays (rows,)
         Positives by mark, and rows that joined them; all others are unlabelled.
     pool : array (rows,)
-        Unlabelled rows to draw pseudo-negatives from: all, or the reliable negatives.
+        Unlabelled rows to draw pseudo-negatives from, two or more: all, or the reliable negatives.
     bags, folds : int
-        Models that vote, and models that hold out a part of the known positives in turn.
+        Models that vote, and bags that hold out a part of the known positives in turn.
     preliminary : bool
         One more model of all positives against all of the pool; it votes for the rows outside.
     """
     positive, unlabelled = known | promoted, ~(known | promoted)
     draws = draw_negatives(pool, int(positive.sum()), bags, rng)
-    places = np.where(known, deal_folds(known, folds, rng), deal_folds(unlabelled, folds, rng))
+    # Dealt one by one, so that no fold has all rows to draw from.
+    places = np.full(len(known), -1, dtype=np.int64)
+    for rows in (known, pool, unlabelled & ~pool):
+        places = np.where(rows, deal_folds(rows, folds, rng), places)
     weights = [bag_weights(positive, draws)]
     votes = [out_of_bag(unlabelled, draws)]
     if preliminary:
-        nobody = np.full(len(known), -1)
-        weights.append(fold_weights(positive, pool, nobody, 0)[:, None])
+        weights.append(balanced_weights(positive, pool)[:, None])
         votes.append((unlabelled & ~pool)[:, None])
     of_fold = places[:, None] == np.arange(folds)
-    checks = [fold_weights(positive, unlabelled, places, fold) for fold in range(folds)]
+    checks = [fold_weights(positive, pool, places, fold, rng) for fold in range(folds)]
     weights.append(np.stack(checks, axis=1))
     votes.append(of_fold & known[:, None])
     others = np.zeros((len(known), bags + preliminary), dtype=bool)

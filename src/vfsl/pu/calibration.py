@@ -3,6 +3,7 @@
 Pure functions. A row is labelled with the frequency c if it is positive and never otherwise (Elkan
 and Noto), so P(labelled | score z) = c · σ(αz + β), where c follows from the prior and the sizes.
 α and β maximise the likelihood of who is labelled; σ(αz + β) is the probability of being positive.
+α has a least value, so that a probability always keeps the order of the scores: `least_slope`.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import expit
+from scipy.stats import norm
 
 from vfsl.estimators.descent import Floats
+from vfsl.pu.stopping import separation
 
 METHOD = "Platt scaling of held-out scores, Elkan-Noto correction under the estimated prior"
-# Below this a score says nothing: everybody gets the prior.
-_LEAST_SLOPE = 1e-3
 _EDGE = 1e-12
+# The highest logit of the best row: nearer to 1 a double has too few digits to keep an order.
+_SUREST = float(-np.log(np.sqrt(np.finfo(float).eps)))
 
 
 @dataclass(frozen=True)
@@ -60,15 +64,36 @@ def label_frequency(prior: float, positives: int, unlabelled: int) -> float:
     return positives / (positives + prior * unlabelled)
 
 
+def least_slope(positive: Floats, unlabelled: Floats) -> float:
+    """The least α that fits how well positives rank above U, in deviations of all scores.
+
+    For positives and negatives that score normally with one deviation s, α = √2 Φ⁻¹(AUC)/s with
+    the AUC of positives against negatives. U has positives too, so the AUC against U is closer to ½
+    (Menon et al., "Learning from corrupted binary labels via class-probability estimation"), and s
+    is at most the deviation of all scores: both make this a lower bound. A ranking that is no more
+    than a standard error above chance, by Wilcoxon's variance, counts as that: no sample of this
+    size can say that a slope is flatter.
+    """
+    n_p, n_u = len(positive), len(unlabelled)
+    chance = 0.5 + np.sqrt((n_p + n_u + 1) / (12 * n_p * n_u))
+    surest = 1 - 1 / (2 * n_p * n_u)  # half a pair short of all
+    ranked = min(max(separation(positive, unlabelled), chance), surest)
+    return float(np.sqrt(2) * norm.ppf(ranked))
+
+
 def calibrate(positive: Floats, unlabelled: Floats, prior: float) -> Calibration:
     """Fit α and β on logits of held-out positives and of unlabelled rows."""
+    prior = max(prior, 0.5 / len(unlabelled))  # less than half a row is not told from none
     c = label_frequency(prior, len(positive), len(unlabelled))
     both = np.concatenate([positive, unlabelled])
-    centre, spread = both.mean(), both.std() or 1.0
-    z = (both - centre) / spread
+    # Measured from the best row, whose own logit is what is fitted beside the slope.
+    best, spread = both.max(), both.std() or 1.0
+    z = (both - best) / spread
     labelled = np.arange(len(both)) < len(positive)
     all_positive = (len(positive) + prior * len(unlabelled)) / len(both)
-    level = float(np.log(all_positive + _EDGE) - np.log1p(_EDGE - min(all_positive, 1.0)))
+    least = least_slope(positive, unlabelled)
+    start = max(1.0, least)
+    top = float(np.clip(logit(np.array(all_positive)) - start * z.mean(), -_SUREST, _SUREST))
 
     def loss(values: Floats) -> tuple[float, Floats]:
         p = sigmoid(values[0] * z + values[1])
@@ -78,15 +103,19 @@ def calibrate(positive: Floats, unlabelled: Floats, prior: float) -> Calibration
         slope = np.where(labelled, -(1 - p), s * (1 - p) / (1 - s)) / len(z)
         return float(value), np.array([slope @ z, slope.sum()])
 
-    found = minimize(loss, np.array([1.0, level]), jac=True, method="L-BFGS-B").x
-    if found[0] < _LEAST_SLOPE:
-        return Calibration(0.0, level, c)
+    found = minimize(
+        loss,
+        np.array([start, top]),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(least, None), (-_SUREST, _SUREST)],
+    ).x
     slope = float(found[0] / spread)
-    return Calibration(slope, float(found[1] - slope * centre), c)
+    return Calibration(slope, float(found[1] - slope * best), c)
 
 
 def sigmoid(scores: Floats) -> Floats:
-    return np.asarray(0.5 * (1 + np.tanh(scores / 2)))
+    return np.asarray(expit(scores))
 
 
 def logit(probabilities: Floats) -> Floats:

@@ -177,6 +177,8 @@ def search(
         found.history.append(line | _estimates(found, batch_size, prior, separation))
         if reason is not None:
             break
+    if stopping.at_chance(separation):
+        found.warnings.append(_chance(separation))
     pieces = _result(leader, ranking, settings)
     models = 1 if settings.listed else settings.rounds
     leader.end(pieces, models)
@@ -341,6 +343,14 @@ def _drift(iteration: int, first: float, now: float) -> str:
         f"Iterating drifts: held-out known positives rank above unlabelled rows in {now:.3f} of "
         f"all pairs after iteration {iteration}, against {first:.3f} in the first; use fewer "
         "iterations or a smaller promote."
+    )
+
+
+def _chance(separation: float) -> str:
+    return (
+        "The model ranks known positives no better than chance: held-out ones stand above "
+        f"unlabelled rows in {separation:.3f} of all pairs. Scores are hardly more than the prior; "
+        "use more known positives, other columns or another base."
     )
 
 

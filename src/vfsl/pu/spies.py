@@ -34,9 +34,10 @@ def reliable_negatives(
     """Unlabelled rows that score below all spies but the lowest share ``threshold`` of them."""
     line = np.quantile(scores[spies], threshold)
     found = unlabelled & (scores < line)
-    if not found.any():
+    if found.sum() < 2:  # held-out models draw from a part of them
         raise DataError(
-            f"No unlabelled row scores below {1 - threshold:.0%} of the {int(spies.sum())} spies, "
-            "so there are no reliable negatives; raise spy_threshold, or leave spies out."
+            f"{int(found.sum())} unlabelled rows score below {1 - threshold:.0%} of the "
+            f"{int(spies.sum())} spies, so there are no reliable negatives to draw from; raise "
+            "spy_threshold, or leave spies out."
         )
     return found

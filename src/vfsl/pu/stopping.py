@@ -79,6 +79,11 @@ def separation(positive: Floats, unlabelled: Floats) -> float:
     return float((ranks[:n_p].sum() - n_p * (n_p + 1) / 2) / (n_p * n_u))
 
 
+def at_chance(separation: float) -> bool:
+    """Whether known positives that were held out rank no better than unlabelled rows."""
+    return separation <= 0.5
+
+
 def drifted(first: float, now: float) -> bool:
     """Whether known positives that were held out are found less well than in the beginning."""
     return now < first - DRIFT

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from vfsl.channel import Channel
+from vfsl.data import check_labels
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles, Share, places_in_training, scores_with_kept
@@ -152,6 +153,7 @@ class VFPU:
         if fed.share(label_holder).marks is None:
             fed.mark(positives=positives, label_holder=label_holder)
         roles, parts = self._arranged(fed, label_holder, base)
+        check_labels(fed.tables, parts)
         marked = replace(parts[label_holder], target=fed.share(label_holder).marks)
         public = {**self._public(settings, base), "label_holder": label_holder}
         public |= {"scheme": roles.scheme, "security": roles.security}

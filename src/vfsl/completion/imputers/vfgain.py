@@ -19,7 +19,8 @@ from vfsl.completion.imputers.protocol import (
 )
 from vfsl.completion.imputers.shares import EmbedderShare, FillerShare
 from vfsl.completion.imputers.split import Plan
-from vfsl.data import PartyTable
+from vfsl.completion.sides import check_pair
+from vfsl.data import PartyTable, check_labels
 from vfsl.data.checks import check_count, check_share
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators.base import StepReport
@@ -39,6 +40,7 @@ class Aligned(Protocol):
     """The little that VF-GAIN needs of a federation."""
 
     tables: dict[str, PartyTable]
+    plan: Any
 
     def share(self, party: str) -> RowsOf:
         """The party's aligned rows, and its own remaining ones."""
@@ -125,6 +127,7 @@ class VFGAIN:
                 raise ConfigError(
                     f"VF-GAIN was asked for party {party!r}; known are {', '.join(fed.tables)}."
                 )
+        check_labels(fed.tables, (given, missing))
         tables = {p: fed.tables[p].take(fed.share(p).overlap) for p in (given, missing)}
         roles: dict[str, Callable[[Channel], Any]] = {
             given: partial(
@@ -161,6 +164,7 @@ class VFGAIN:
         if not hasattr(self, "shares_"):
             raise ConfigError("VFGAIN is not fitted yet: call fit first.")
         given, missing = self.parties_
+        check_pair(given, missing, fed.plan.parties)
         rest = fed.tables[given].take(fed.share(given).rest)
         if not len(rest):
             raise DataError(f"Party {given!r} has no rows beyond the aligned ones to complete.")

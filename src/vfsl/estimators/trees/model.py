@@ -15,6 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from vfsl.channel import Channel
 from vfsl.crypto import scheme
+from vfsl.data import check_labels
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Federated, Part, Roles, Share, places_in_training, scores_with_kept
 from vfsl.estimators.seen import Seen
@@ -106,6 +107,7 @@ class TreeModel(ABC):
         self._check()
         roles = self._roles(fed, label[0])
         parts = fed.parts(label, weights)
+        check_labels({party: part.table for party, part in parts.items()}, target=label)
         jobs = {
             party: partial(
                 self.train,
