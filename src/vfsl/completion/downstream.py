@@ -191,6 +191,8 @@ class Downstream:
         if channel.me == other:
             if confidence is None:
                 raise ConfigError(f"Party {other!r} needs the confidence of its completed rows.")
+            # Tenths: less than an eighth of a number of 32 bits.
+            channel.release(leader, "confidence in tenths", -(-len(confidence) // 8))
             channel.send(leader, "confidence", np.round(np.clip(confidence, 0, 1), 1))
             return None
         came = channel.receive(other, "confidence")

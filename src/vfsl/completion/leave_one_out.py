@@ -99,6 +99,7 @@ def hold_out_given(channel: Channel, part: Part, share: Share, l2: float, roles:
     )
     leverage = leverages(columns, l2)
     factors = np.column_stack([residual_factors(leverage, max(c, 1 / _STEPS)) for c in shares])
+    channel.release(roles.label_holder, "held-out predictions", factors.size)
     for name, values, bits, bound in (
         ("factors", factors, _FACTOR_BITS, _FACTOR_BOUND),
         ("scaled scores", factors * (columns @ weights), _BITS, _SCORE_BOUND),

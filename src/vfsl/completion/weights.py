@@ -23,7 +23,10 @@ def row_weights(common: int, confidence: Floats) -> Floats:
 def tell_confidence(channel: Channel, given: str, confidence: Floats) -> None:
     """The missing party's side."""
     said = np.round(np.clip(confidence, 0.0, 1.0), 1)
-    channel.within(NAME, DISCLOSURES).send(given, "confidence", said)
+    here = channel.within(NAME, DISCLOSURES)
+    # Tenths: less than an eighth of a number of 32 bits.
+    here.release(given, "confidence in tenths", -(-len(said) // 8))
+    here.send(given, "confidence", said)
 
 
 def hear_confidence(channel: Channel, missing: str, rows: int) -> Floats:

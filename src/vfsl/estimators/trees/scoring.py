@@ -26,6 +26,7 @@ from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.candidates import rule_sides
 from vfsl.estimators.trees.offers import Rule
 from vfsl.estimators.trees.partition import Node, pack_sides, unpack_sides
+from vfsl.estimators.trees.releasing import release_binned, side_numbers
 from vfsl.estimators.trees.tree import LEAF, OWN, Tree
 from vfsl.values import Array, Disclosure, Disclosures
 
@@ -60,6 +61,8 @@ def answer_sides(
     leader, unasked = roles.label_holder, dict(rules)
     more = bool(rules) and len(codes) > 0
     levels = 0
+    if more:
+        release_binned(channel, leader, codes, bins.width)
     while more:
         if levels == len(rules):
             raise ProtocolError(f"Party {leader!r} asks for more levels than there are.", leader)
@@ -69,6 +72,7 @@ def answer_sides(
         for node, rows in stops:
             rule = unasked.pop(node)
             sides.append(rule_sides(bins, *rule, codes[rows, rule[0]]))
+        channel.release(leader, "sides", side_numbers(sides), new=0)  # see release_binned
         channel.send(leader, "sides", pack_sides(sides))
         levels += 1
 
