@@ -132,7 +132,9 @@ class AllowSection(Strict):
 
 # What a job may reveal beyond the defaults of its protocols; each needs the consent of all.
 DISCLOSURES = {
-    "training scores": "the label holder sees the total score of every training row",
+    "training scores": "the label holder sees the total score of every training row, with noise",
+    "exact training scores": "the label holder sees these scores with less noise, or none",
+    "rare labels": "feature holders could work out which rows have a rare label",
     "tree partitions": "the label holder sees which way rows go at every split of the others",
     "cross-gram": "one party sees the products of its own columns with the other's",
     "associations": "two parties see how strongly their columns go together, one without names",

@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from vfsl.errors import DataError
 from vfsl.estimators.base import Federated
 from vfsl.estimators.descent import Floats
-from vfsl.estimators.exposure import RARE_ROWS_PER_COLUMN, rarest_number
+from vfsl.estimators.exposure import rarest_number
 from vfsl.estimators.linear_model import LinearModel, checked_weights, two_dimensional
 from vfsl.estimators.posing import Posed, Problem, Program
 from vfsl.values import Array
@@ -57,7 +57,6 @@ class LinearRegression(LinearModel):
     max_rounds: int = 100
     tolerance: float = 1e-7
     rows_per_column: int = 10
-    rare_rows_per_column: float = RARE_ROWS_PER_COLUMN
 
     def predict(self, fed: Federated) -> Array:
         """Predictions for the aligned rows, in the common order, in units of the target."""

@@ -21,7 +21,7 @@ from vfsl.estimators import least_squares, one_shot, totals
 from vfsl.estimators.base import Federated, Part, Roles, Rows, Share
 from vfsl.estimators.descent import Floats
 from vfsl.estimators.exchange import receive_key
-from vfsl.estimators.exposure import protective
+from vfsl.estimators.exposure import RARE_ROWS_PER_COLUMN, protective
 from vfsl.estimators.posing import Posed, Program
 from vfsl.values import Array, Disclosure, Disclosures
 
@@ -41,6 +41,7 @@ class LinearModel(ABC):
     name: ClassVar[str]
     scores_are: ClassVar[str]  # "logit" or "value"
     solver: str = "rounds"
+    rare_rows_per_column: float = RARE_ROWS_PER_COLUMN
 
     def fit(self, fed: Federated, label: tuple[str, str], weights: Array | None = None) -> Self:
         """Train on all aligned rows of a federation whose label is known.

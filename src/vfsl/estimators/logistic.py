@@ -19,7 +19,6 @@ from vfsl.estimators.descent import Floats
 from vfsl.estimators.exposure import (
     LABEL_NOISE,
     LOOK_NOISE,
-    RARE_ROWS_PER_COLUMN,
     rarest_class,
 )
 from vfsl.estimators.linear_model import LinearModel, checked_weights
@@ -77,7 +76,6 @@ class LogisticRegression(LinearModel):
     tolerance: float = 1e-3
     class_weight: str | None = None
     rows_per_column: int = 10
-    rare_rows_per_column: float = RARE_ROWS_PER_COLUMN
     look_noise: float = LOOK_NOISE
     label_noise: float = LABEL_NOISE
 
