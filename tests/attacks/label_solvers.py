@@ -50,6 +50,35 @@ def swap(columns, sums, mask, most=2000):
     return mask
 
 
+def meet_in_the_middle(columns, sums):
+    """Which rows add up to the sums exactly, of up to some forty rows; None if none do.
+
+    Integers. All sums of one half of the rows are looked up among what the other half lacks.
+    """
+    rng = np.random.default_rng(0)
+    blend = rng.integers(1, 1 << 62, columns.shape[1])
+    with np.errstate(over="ignore"):
+        values, wanted = columns @ blend, int((sums * blend).sum())
+        half = len(values) // 2
+        left, right = (_subset_sums(part) for part in (values[:half], values[half:]))
+        lacking = np.int64(wanted) - left
+    order = np.argsort(right)
+    places = np.searchsorted(right[order], lacking).clip(max=len(right) - 1)
+    hits = np.flatnonzero(right[order][places] == lacking)
+    if not len(hits):
+        return None
+    pair = (hits[0], half), (order[places[hits[0]]], len(values) - half)
+    return np.concatenate([(code >> np.arange(size)) & 1 for code, size in pair]).astype(bool)
+
+
+def _subset_sums(values):
+    """The sum of every subset, by its bits."""
+    found = np.zeros(1, dtype=np.int64)
+    for value in values:
+        found = np.concatenate([found, found + value])
+    return found
+
+
 def _programme(columns, sums, positives, slack, aim, seconds):
     """A solution of the exact problem by HiGHS, or None in the time."""
     rows = len(columns)

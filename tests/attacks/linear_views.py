@@ -14,7 +14,7 @@ from sklearn.metrics import r2_score
 
 from vfsl.align import RowPlan, RowShare
 from vfsl.channel import wire
-from vfsl.crypto.fixed import decode
+from vfsl.crypto.fixed import decode, encode
 from vfsl.data import PartyTable
 from vfsl.estimators import least_squares, linear_model
 from vfsl.estimators.totals import SCORE_BITS
@@ -126,6 +126,17 @@ def label_sums(seen, weighted=False):
     first = np.vstack([np.atleast_2d(one) for one in seen.gradients[0]])
     width = replace(seen.program, weighted=weighted).width(len(seen.columns), 0, seen.roles)
     return -decode(first, width.sums) / 4
+
+
+def exact_sums(seen):
+    """B's columns as the integers that it computes on, and Σ x over the positive rows of these.
+
+    Exact where labels have no noise: −Σ t x with t = 4y − 2.
+    """
+    width = seen.program.width(len(seen.columns), 0, seen.roles)
+    columns = encode(seen.columns, width.columns)
+    first = np.rint(-seen.gradients[0][0][0] / 2**width.scores).astype(np.int64)
+    return columns, np.rint((first + 2 * columns.sum(axis=0)) / 4).astype(np.int64)
 
 
 def marked_sums(seen, folds, positives):

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from label_solvers import read_out, solve_labels
-from linear_views import LABEL, federation, label_sums, marked_sums, received, watch
+from label_solvers import meet_in_the_middle, read_out, solve_labels
+from linear_views import LABEL, exact_sums, federation, label_sums, marked_sums, received, watch
 from rare_labels import KINDS, make_columns, measure
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
@@ -51,6 +51,21 @@ def test_rare_labels_are_read_where_the_rule_and_the_noise_are_off(positives, mo
     seen, label = run(model, 1000, 60, positives, monkeypatch)
     found = read(seen, label_sums(seen)[0], positives, seconds=20)
     assert (found == label).all()
+
+
+def test_labels_of_few_rows_are_read_by_halves_and_not_with_noise(monkeypatch):
+    """What no rule of rows per column stops: 4 exact equations of 20 bits have one solution."""
+    model = LogisticRegression(**QUICK, label_noise=0.0)
+    seen, label = run(model, 40, 4, 20, monkeypatch)
+    assert (meet_in_the_middle(*exact_sums(seen)) == label).all()
+    seen, label = run(LogisticRegression(**QUICK), 40, 4, 20, monkeypatch)
+    columns, sums = exact_sums(seen)
+    assert meet_in_the_middle(columns, sums) is None
+    # And nobody can do better: other labels explain what is opened as well as the true ones do.
+    draws = np.random.default_rng(0).permuted(np.tile(label, (200_000, 1)), axis=1)
+    miss = ((draws @ columns - sums).astype(float) ** 2).sum(axis=1)
+    truth = ((label @ columns - sums).astype(float) ** 2).sum()
+    assert (miss <= truth).sum() > 3
 
 
 def test_a_number_with_two_values_is_read_the_same_way(monkeypatch):
