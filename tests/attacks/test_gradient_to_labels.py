@@ -16,6 +16,7 @@ from vfsl.pu.bases import BagLogistic
 
 QUICK = {"refine": 0, "max_rounds": 1}
 OPEN = {"rare_rows_per_column": 0.0, "label_noise": 0.0}
+NAMES = ("solved", "readout")
 OPENED = "Results only, in megabytes: gradients are still opened"
 
 
@@ -54,18 +55,20 @@ def test_rare_labels_are_read_where_the_rule_and_the_noise_are_off(positives, mo
 
 
 def test_labels_of_few_rows_are_read_by_halves_and_not_with_noise(monkeypatch):
-    """What no rule of rows per column stops: 4 exact equations of 20 bits have one solution."""
-    model = LogisticRegression(**QUICK, label_noise=0.0)
-    seen, label = run(model, 40, 4, 20, monkeypatch)
-    assert (meet_in_the_middle(*exact_sums(seen)) == label).all()
-    seen, label = run(LogisticRegression(**QUICK), 40, 4, 20, monkeypatch)
-    columns, sums = exact_sums(seen)
-    assert meet_in_the_middle(columns, sums) is None
-    # And nobody can do better: other labels explain what is opened as well as the true ones do.
-    draws = np.random.default_rng(0).permuted(np.tile(label, (200_000, 1)), axis=1)
-    miss = ((draws @ columns - sums).astype(float) ** 2).sum(axis=1)
-    truth = ((label @ columns - sums).astype(float) ** 2).sum()
-    assert (miss <= truth).sum() > 3
+    """What no rule of rows per column stops: 3 exact equations of 20 bits have one solution."""
+    as_good = 0
+    for seed in range(3):
+        exact = LogisticRegression(**QUICK, label_noise=0.0)
+        seen, label = run(exact, 40, 3, 20, monkeypatch, seed)
+        assert (meet_in_the_middle(*exact_sums(seen)) == label).all()
+        seen, label = run(LogisticRegression(**QUICK), 40, 3, 20, monkeypatch, seed)
+        columns, sums = exact_sums(seen)
+        assert meet_in_the_middle(columns, sums) is None
+        # And nobody can do better: other labels explain what is opened as well as the true ones.
+        draws = np.random.default_rng(0).permuted(np.tile(label, (50_000, 1)), axis=1)
+        miss = ((draws @ columns - sums).astype(float) ** 2).sum(axis=1)
+        as_good += (miss <= ((label @ columns - sums).astype(float) ** 2).sum()).sum()
+    assert as_good > 10  # of 150,000 drawn, so millions of all that there are
 
 
 def test_a_number_with_two_values_is_read_the_same_way(monkeypatch):
@@ -104,7 +107,7 @@ def test_label_noise_alone_does_not_hide_very_few_of_them(monkeypatch):
     base = BagLogistic(max_rounds=1, rare_rows_per_column=0)
     seen, known = run_vfpu(base, 1000, 60, 10, monkeypatch)
     slack = 4.8 * base.label_noise * np.sqrt(10)
-    found = read(seen, marked_sums(seen, 5, 10), 10, slack=slack, seconds=20)
+    found = read(seen, marked_sums(seen, 5, 10), 10, slack=slack, seconds=1)
     assert known[found].mean() > 0.7
 
 
@@ -113,7 +116,7 @@ def test_label_noise_alone_does_not_hide_very_few_of_them(monkeypatch):
 
 @pytest.mark.parametrize("model", [LogisticRegression(**QUICK), LinearRegression(max_rounds=1)])
 def test_by_default_such_labels_are_refused(model, monkeypatch):
-    with pytest.raises(DataError, match="fewer than 300 labelled aligned rows"):
+    with pytest.raises(DataError, match="fewer than 120 labelled aligned rows"):
         run(model, 1000, 60, 10, monkeypatch)
 
 
@@ -138,11 +141,11 @@ def at_the_rule(monkeypatch, seconds, seeds):
 
 
 def test_where_a_run_is_allowed_solving_gives_no_more_than_the_readout(monkeypatch):
-    """5 % are positive; what is left is the lean that every gradient has, about √(d/2p)."""
+    """2 % are positive; what is left is the lean that every gradient has, about √(d/2p)."""
     solved, readout, auc = at_the_rule(monkeypatch, 1.5, range(4))
-    assert solved < 0.05 + 0.1
+    assert solved < 0.02 + 0.1
     assert solved < readout + 0.05
-    assert auc < norm.cdf(np.sqrt(1 / (2 * RARE_ROWS_PER_COLUMN * 0.95))) + 0.03
+    assert auc < norm.cdf(np.sqrt(1 / (2 * RARE_ROWS_PER_COLUMN * 0.98))) + 0.03
 
 
 @pytest.mark.xfail(reason=OPENED)
@@ -170,5 +173,9 @@ def test_no_made_up_table_at_the_rule_is_solved(kind, noise):
     """docs/security.md has the whole table; these are its cells where runs are allowed."""
     for rows, size in ((200, 5), (200, 20), (600, 20), (2000, 60)):
         positives = int(RARE_ROWS_PER_COLUMN * size)
-        found = measure(kind, rows, size, positives, noise=noise, seconds=20)
-        assert found["solved"] < max(found["readout"], found["chance"]) + 0.12
+        cells = [
+            measure(kind, rows, size, positives, noise=noise, seconds=10, seed=seed)
+            for seed in range(3)
+        ]
+        solved, readout = (np.mean([cell[name] for cell in cells]) for name in NAMES)
+        assert solved < max(readout, positives / rows) + 0.1, (rows, size)

@@ -13,7 +13,7 @@ from vfsl.channel.transcript import Entry
 from vfsl.data import PartyTable, available
 from vfsl.errors import DataError
 
-TINY = Sizes(rows=600, refine=(0,), bags=2, large=2_000)
+TINY = Sizes(rows=300, refine=(0,), bags=2, large=2_000)
 
 
 @pytest.fixture

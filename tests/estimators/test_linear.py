@@ -259,15 +259,15 @@ def test_too_many_columns_for_the_rows_are_refused():
 
 def test_rare_classes_are_refused_and_their_number_is_not_told():
     made, target = tables(rows=400)
-    label = (target > np.sort(target)[-20]).astype(int)  # 19 of 400
-    sentence = r"'B' has 6 encoded columns but fewer than 30 .* the class '1'.*rare_rows_per_column"
+    label = (target > np.sort(target)[-10]).astype(int)  # 9 of 400
+    sentence = r"'B' has 6 encoded columns but fewer than 12 .* the class '1'.*rare_rows_per_column"
     for solver in ({}, {"solver": "one-shot", "refine": 0}):
         with pytest.raises(DataError, match=sentence) as raised:
             train(LogisticRegression(**solver), parts_of(made, label))
-        assert "19" not in str(raised.value)
-    with pytest.raises(DataError, match=r"fewer than 30 .* another value"):
+        assert "9" not in str(raised.value)
+    with pytest.raises(DataError, match=r"fewer than 12 .* another value"):
         train(LinearRegression(), parts_of(made, label))
-    train(LogisticRegression(rare_rows_per_column=3, max_rounds=3), parts_of(made, label))
+    train(LogisticRegression(rare_rows_per_column=1, max_rounds=3), parts_of(made, label))
 
 
 def test_each_class_counts_against_the_rest_and_each_model_by_its_rows():

@@ -6,6 +6,7 @@ many columns are an equation that can be solved for them. docs/security.md has t
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from vfsl.errors import DataError
 from vfsl.estimators.descent import Floats
 from vfsl.values import Array
 
-RARE_ROWS_PER_COLUMN = 5.0
+RARE_ROWS_PER_COLUMN = 2.0
 LABEL_NOISE = 0.05  # of labels 0 and 1
 LOOK_NOISE = 0.1  # of scores, in logits
 
@@ -72,7 +73,7 @@ def check_sizes(
         )
     others = {party: size for party, size in columns.items() if party != label_holder}
     widest = max(others, key=lambda party: others[party])
-    least = int(np.ceil(rare_rows_per_column * others[widest]))
+    least = math.ceil(rare_rows_per_column * others[widest])
     if rarest.rows < least:
         raise DataError(
             f"Party {widest!r} has {others[widest]} encoded columns but fewer than {least} "

@@ -95,7 +95,8 @@ class LinearRegression(LinearModel):
         return {"r2": float(r2_score(_as_numbers(target, self.label_[0]), predicted))}
 
     def _settings(self) -> dict[str, Any]:
-        return {"l2": self.l2, "max_rounds": self.max_rounds}
+        names = ("l2", "max_rounds", "rare_rows_per_column")
+        return {name: getattr(self, name) for name in names}
 
 
 def _as_numbers(target: Array, party: str) -> Floats:

@@ -52,7 +52,7 @@ class BagLogistic(LogisticRegression):
     of rounds is fixed, so that it says nothing about the rows that count. Few rows also let a
     single extreme cell decide, so numbers are cut ``cut`` standard deviations from their mean.
     Known positives are few by nature: one for each column of the widest feature holder is asked for
-    where it could solve its gradients for them, not five; docs/pu.md has the experiment.
+    where it could solve its gradients for them, not two; docs/pu.md has the experiment.
     """
 
     l2: float = 0.01
