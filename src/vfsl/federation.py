@@ -423,7 +423,12 @@ class Federation:
         return public_rng(self.seed, purpose)
 
     def private_rng(self, party: str, purpose: str) -> np.random.Generator:
-        """Draws that a party hides from the others; here its seed follows from the simulation's."""
+        """Draws that a party hides from the others; here its seed follows from the simulation's.
+
+        A further step of that name draws anew: the same noise twice would cancel out.
+        """
+        again = sum(step.name in (purpose, f"train {purpose}") for step in self._steps)
+        purpose = f"{purpose} {again + 1}" if again else purpose
         if self._private is not None:
             return self._private[party].rng(purpose)
         return PrivateSeed.of_simulation(party, self.seed).rng(purpose)

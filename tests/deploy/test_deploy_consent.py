@@ -49,6 +49,13 @@ def pu(**more):
         (train("linear", solver="one-shot"), ["cross-gram", "predictions"]),
         (train("logistic"), ["training scores", "predictions"]),
         (train("logistic", refine=0), ["predictions"]),
+        (
+            train("logistic", look_noise=0.0),
+            ["training scores", "exact training scores", "predictions"],
+        ),
+        (train("logistic", refine=0, label_noise=0.0), ["rare labels", "predictions"]),
+        (train("linear", rare_rows_per_column=1.0), ["rare labels", "predictions"]),
+        (train("linear", rare_rows_per_column=8.0), ["predictions"]),
         (train("xgb"), ["tree partitions", "predictions"]),
         (pu(), ["reliable positives"]),
         (pu(base="rf"), ["tree partitions", "reliable positives"]),

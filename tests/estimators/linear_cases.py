@@ -12,6 +12,8 @@ from vfsl.estimators import Part, Roles
 PLAIN = Roles("C", ("B",), "K", "plain")
 PAILLIER = Roles("C", ("B",), "K", "paillier", 112)
 BFV = Roles("C", ("B",), "K", "bfv")
+# Without noise, logistic regression is the pooled one.
+EXACT = {"look_noise": 0.0, "label_noise": 0.0}
 
 
 def tables(rows=240, parties=("B",), seed=0):
@@ -44,9 +46,16 @@ def parts_of(made, target, rows=None, weights=None):
     }
 
 
-def train(model, parts, roles=PLAIN, **how):
+def train(model, parts, roles=PLAIN, seed=0, **how):
+    """With a private generator for each party, the same in every run with the same seed."""
     jobs = {
-        party: partial(model.train, part=parts.get(party), role=roles) for party in roles.everyone
+        party: partial(
+            model.train,
+            part=parts.get(party),
+            role=roles,
+            rng=np.random.default_rng([seed, *party.encode()]),
+        )
+        for party in roles.everyone
     }
     return run_together(jobs, **how)
 

@@ -27,6 +27,7 @@ def saved(model, folder):
     return load_model(folder)
 
 
+EXACT = {"look_noise": 0.0, "label_noise": 0.0}
 ROUNDED = {"tolerance": 1e-9}  # sums of leaves in another order
 # Fixed point: about the precision to which linear models are solved.
 LINEAR = {"tolerance": 1e-5, "target": "numbers"}
@@ -34,9 +35,10 @@ MAKERS = {
     "linear": (LinearRegression, {**LINEAR, "left_out": 1e-5}),
     "ridge": (partial(LinearRegression, l2=0.1), LINEAR),
     # Stages are left when they are nearly solved: answers differ by what is left.
-    "logistic": (partial(LogisticRegression, max_rounds=200), {"tolerance": 1e-2}),
+    "logistic": (partial(LogisticRegression, max_rounds=200, **EXACT), {"tolerance": 1e-2}),
+    "logistic with noise": (LogisticRegression, {"tolerance": 1e-2, "draws": True}),
     "logistic of degree one": (
-        partial(LogisticRegression, refine=0, max_rounds=100, tolerance=1e-7),
+        partial(LogisticRegression, refine=0, max_rounds=100, tolerance=1e-7, **EXACT),
         {"tolerance": 1e-5},
     ),
     "rf": (partial(RandomForest, n_estimators=3, together=2, max_depth=3), {"draws": True}),
@@ -55,7 +57,7 @@ MAKERS = {
         {**ROUNDED, "target": "numbers"},
     ),
     "logistic of three": (
-        partial(LogisticRegression, refine=0, max_rounds=100, tolerance=1e-7),
+        partial(LogisticRegression, refine=0, max_rounds=100, tolerance=1e-7, **EXACT),
         {"tolerance": 1e-5, "target": "three classes"},
     ),
     "xgb of three": (
@@ -84,7 +86,7 @@ def test_estimator_keeps_the_contract(name, check):
 
 ENCRYPTED = {
     "linear": (partial(LinearRegression, max_rounds=3), {"target": "numbers"}),
-    "logistic": (partial(LogisticRegression, refine=1, max_rounds=4), {}),
+    "logistic": (partial(LogisticRegression, refine=1, max_rounds=4), {"draws": True}),
     "xgb": (partial(XGB, n_estimators=1, max_depth=2), {}),
     "rf": (partial(RandomForest, n_estimators=2, max_depth=2), {"draws": True}),
 }

@@ -1,9 +1,12 @@
 """Federated linear and logistic regression: lossless, and the same everywhere."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from linear_cases import (
     BFV,
+    EXACT,
     PAILLIER,
     PLAIN,
     classes,
@@ -20,9 +23,11 @@ from sklearn.linear_model import LogisticRegression as PooledLogistic
 from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
 
+from vfsl.channel import run_together
 from vfsl.data import PartyTable
 from vfsl.errors import BoundExceeded, ConfigError, DataError
 from vfsl.estimators import LinearRegression, LogisticRegression, Roles
+from vfsl.estimators.exposure import Rarest, rarest_class, rarest_number
 from vfsl.estimators.logistic import touching_quadratic
 
 # ---- lossless ------------------------------------------------------------------------------------
@@ -65,7 +70,7 @@ def test_row_weights_equal_pooled_row_weights(parties):
 def test_logistic_equals_the_pooled_one(seed):
     made, target = tables(rows=400, seed=seed)
     label = classes(target)
-    model = LogisticRegression(l2=0.01, refine=30, max_rounds=600, tolerance=1e-5)
+    model = LogisticRegression(l2=0.01, refine=30, max_rounds=600, tolerance=1e-5, **EXACT)
     _, found = fitted(model, parts_of(made, label))
     matrix = pooled_matrix(made)
     pooled = PooledLogistic(C=1 / (0.01 * 400), tol=1e-8, max_iter=5000).fit(matrix, label)
@@ -77,7 +82,8 @@ def test_degree_one_is_the_weighted_least_squares_of_the_literature():
     made, target = tables()
     label = classes(target)
     _, found = fitted(
-        LogisticRegression(l2=0.0, refine=0, max_rounds=100, tolerance=1e-7), parts_of(made, label)
+        LogisticRegression(l2=0.0, refine=0, max_rounds=100, tolerance=1e-7, **EXACT),
+        parts_of(made, label),
     )
     matrix = pooled_matrix(made)
     reference = PooledLeastSquares().fit(matrix, 4.0 * label - 2).predict(matrix)
@@ -87,7 +93,7 @@ def test_degree_one_is_the_weighted_least_squares_of_the_literature():
 def test_multi_class_equals_the_pooled_softmax():
     made, target = tables(rows=400)
     label = classes(target, 3)
-    model = LogisticRegression(l2=0.01, refine=25, max_rounds=400, tolerance=1e-4)
+    model = LogisticRegression(l2=0.01, refine=25, max_rounds=400, tolerance=1e-4, **EXACT)
     shares, found = fitted(model, parts_of(made, label))
     matrix = pooled_matrix(made)
     pooled = PooledLogistic(C=1 / (0.01 * 400), tol=1e-8, max_iter=5000).fit(matrix, label)
@@ -100,7 +106,7 @@ def test_class_weights_balance():
     made, target = tables(rows=400)
     label = (target > np.quantile(target, 0.85)).astype(int)
     model = LogisticRegression(
-        l2=0.01, refine=30, max_rounds=600, tolerance=1e-5, class_weight="balanced"
+        l2=0.01, refine=30, max_rounds=600, tolerance=1e-5, class_weight="balanced", **EXACT
     )
     _, found = fitted(model, parts_of(made, label))
     matrix = pooled_matrix(made)
@@ -251,6 +257,37 @@ def test_too_many_columns_for_the_rows_are_refused():
         train(LinearRegression(), parts_of(made, target))
 
 
+def test_rare_classes_are_refused_and_their_number_is_not_told():
+    made, target = tables(rows=400)
+    label = (target > np.sort(target)[-10]).astype(int)  # 9 of 400
+    sentence = r"'B' has 6 encoded columns but fewer than 12 .* the class '1'.*rare_rows_per_column"
+    for solver in ({}, {"solver": "one-shot", "refine": 0}):
+        with pytest.raises(DataError, match=sentence) as raised:
+            train(LogisticRegression(**solver), parts_of(made, label))
+        assert "9" not in str(raised.value)
+    with pytest.raises(DataError, match=r"fewer than 12 .* another value"):
+        train(LinearRegression(), parts_of(made, label))
+    train(LogisticRegression(rare_rows_per_column=1, max_rounds=3), parts_of(made, label))
+
+
+def test_each_class_counts_against_the_rest_and_each_model_by_its_rows():
+    codes, classes_ = np.repeat([0, 1, 2], [50, 30, 9]), np.array(["a", "b", "c"])
+    everybody = np.ones((89, 1))
+    assert rarest_class(codes, classes_, everybody) == Rarest(9, "the class 'c'")
+    weights = np.ones((89, 2))
+    weights[55:80, 1] = 0.0  # the second model has five rows of class b
+    assert rarest_class(codes, classes_, weights) == Rarest(5, "the class 'b'")
+    weights[50:80, 1] = 0.0  # and now none: nothing of it can be read
+    assert rarest_class(codes, classes_, weights).rows == 9
+
+
+def test_rare_numbers_are_those_that_are_not_the_most_frequent():
+    values = np.column_stack([np.arange(40.0), np.repeat([0.0, 1.0, 2.0], [33, 4, 3])])
+    assert rarest_number(values, np.ones((40, 2))).rows == 7
+    assert rarest_number(values[:, :1], np.ones((40, 1))).rows == 39
+    assert rarest_number(np.zeros((40, 1)), np.ones((40, 1))).rows == 40  # nothing is rare
+
+
 def test_too_few_labels_are_refused():
     made, target = tables()
     target[1:] = np.nan
@@ -273,6 +310,26 @@ def test_a_text_target_of_a_regression_is_refused():
         "high",
         "low",
     ]
+
+
+def test_noise_repeats_with_the_generators_and_only_with_them():
+    made, target = tables()
+    parts = parts_of(made, classes(target))
+    one, same, other = (train(LogisticRegression(), parts, seed=seed) for seed in (1, 1, 2))
+    assert one["B"].state == same["B"].state
+    assert one["B"].state != other["B"].state
+    exact = [train(LogisticRegression(**EXACT), parts, seed=seed)["B"].state for seed in (1, 2)]
+    assert exact[0] == exact[1]
+
+
+def test_without_a_generator_noise_comes_from_the_operating_system():
+    made, target = tables()
+    parts = parts_of(made, classes(target))
+    jobs = {
+        party: partial(LogisticRegression().train, part=parts.get(party), role=PLAIN)
+        for party in PLAIN.everyone
+    }
+    assert run_together(jobs)["B"].state != run_together(jobs)["B"].state
 
 
 def test_separable_data_end_with_finite_weights():
@@ -302,7 +359,7 @@ def test_extreme_targets_and_weights_are_refused_before_they_wrap():
     target = np.zeros(20_000)
     target[0] = 1e9  # 141 standard deviations: outside the fixed-point range
     with pytest.raises(BoundExceeded):
-        train(LinearRegression(), parts_of(made, target))
+        train(LinearRegression(rare_rows_per_column=0), parts_of(made, target))
     weights = np.ones(20_000)
     weights[0] = 1e5
     with pytest.raises(BoundExceeded, match="64 times the average"):
@@ -323,6 +380,9 @@ def test_bad_row_weights(bad):
         (LinearRegression, "max_rounds", 0),
         (LogisticRegression, "tolerance", -1.0),
         (LogisticRegression, "refine", -1),
+        (LogisticRegression, "look_noise", -0.1),
+        (LogisticRegression, "label_noise", np.nan),
+        (LinearRegression, "rare_rows_per_column", -1),
         (LogisticRegression, "class_weight", "heavy"),
     ],
 )

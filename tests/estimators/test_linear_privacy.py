@@ -4,12 +4,20 @@ import numpy as np
 import pytest
 from linear_cases import PAILLIER, PLAIN, classes, parts_of, scores, tables, train
 
-from vfsl.channel import Transcript
+from vfsl.channel import Transcript, wire
 from vfsl.crypto import scheme
 from vfsl.data import PartyTable
 from vfsl.errors import ProtocolError
-from vfsl.estimators import LinearRegression, LogisticRegression, Roles, least_squares, linear_model
+from vfsl.estimators import (
+    LinearRegression,
+    LogisticRegression,
+    Roles,
+    least_squares,
+    linear_model,
+    totals,
+)
 from vfsl.estimators.exchange import load_array
+from vfsl.estimators.totals import SCORE_BITS
 
 
 def views(made, target, model=None, roles=PLAIN, weights=None):
@@ -31,6 +39,11 @@ def readable(transcript, party):
         for s in sorted(transcript.sights, key=lambda sight: sight.sender)
         if s.receiver == party and not s.name.endswith("public key")
     ]
+
+
+def open_plain(body):
+    """The numbers of a message that the plain scheme does not hide."""
+    return np.asarray(wire.decode(body)[1].payload["values"], dtype=np.float64)
 
 
 def changed(made, party, column):
@@ -85,14 +98,37 @@ def test_refinement_is_the_only_time_the_label_holder_sees_scores():
         for view in (strict, refined)
     ]
     assert opened == [0, 2]
-    fact = least_squares.DISCLOSURES["opened total"].fact
-    assert "total score of each row" in fact
+
+
+@pytest.mark.parametrize(("noise", "words"), [(0.1, "with noise of 0.1 logits"), (0.0, "exact")])
+def test_the_ledger_says_how_exact_a_look_is(noise, words):
+    made, target = tables()
+    model = LogisticRegression(refine=1, max_rounds=4, look_noise=noise)
+    view = views(made, classes(target), model)
+    facts = {e.fact for e in view.entries if e.message == "opened total" and "/fit/" in e.name}
+    (fact,) = facts
+    assert fact.startswith("the total score of each row")
+    assert words in fact
+
+
+def test_feature_holders_add_the_noise_of_a_look_themselves():
+    """What leaves B is its score and noise: without encryption the label holder reads no more."""
+    made, target = tables()
+    found = {}
+    for noise in (0.0, 0.1):
+        model = LogisticRegression(refine=1, max_rounds=4, look_noise=noise, label_noise=0.0)
+        sights = views(made, classes(target), model).sights
+        (body,) = [s.body for s in sights if s.name.endswith("fit/stage 0/scores")]
+        found[noise] = open_plain(body) / 2**SCORE_BITS
+    difference = found[0.1] - found[0.0]
+    assert 0.08 < difference.std() < 0.12
+    assert abs(difference.mean()) < 0.03
 
 
 def test_every_message_has_its_declared_kind():
     made, target = tables()
     transcript = views(made, target)
-    declared = least_squares.DISCLOSURES | linear_model.DISCLOSURES
+    declared = linear_model.DISCLOSURES | totals.DISCLOSURES | least_squares.DISCLOSURES
     for entry in transcript.entries:
         assert entry.kind == getattr(declared[entry.message].type, "kind", "plain")
     raw = {(e.sender, e.receiver, e.message) for e in transcript.entries if e.kind == "plain"}

@@ -117,6 +117,10 @@ def train(
     refine: Annotated[
         int | None, typer.Option(help="logistic: how often the label holder sees total scores.")
     ] = None,
+    rare_rows_per_column: Annotated[
+        float | None,
+        typer.Option(help="linear, logistic: least rows of a rare class for each column."),
+    ] = None,
     class_weight: Annotated[str | None, typer.Option(help="logistic: balanced.")] = None,
     max_rounds: Annotated[int | None, typer.Option(help="Most rounds.")] = None,
     solver: Annotated[str | None, typer.Option(help="linear: rounds or one-shot.")] = None,
@@ -144,6 +148,7 @@ def train(
         "label": [holder, column],
         "l2": l2,
         "refine": refine,
+        "rare_rows_per_column": rare_rows_per_column,
         "class_weight": class_weight,
         "max_rounds": max_rounds,
         "solver": solver,

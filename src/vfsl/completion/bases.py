@@ -144,6 +144,11 @@ def penalty_of(base: Estimator) -> float:
     return float(base.l2) if isinstance(base, LinearRegression) else 0.0
 
 
+def rare_rows_of(base: Estimator) -> float:
+    """How many rows per column a value must have for a linear base to predict it by itself."""
+    return float(base.rare_rows_per_column) if isinstance(base, LinearRegression) else 0.0
+
+
 def as_values(base: Estimator, share: Share, scores: Array) -> Floats:
     """Scores of a regression in units of the target, (rows, columns)."""
     found = np.asarray(scores, dtype=np.float64)

@@ -20,12 +20,13 @@ from vfsl.completion.crossfit import CrossFit, Fold, skill
 from vfsl.completion.ensembles import method_name
 from vfsl.completion.found import Found, Outcome
 from vfsl.completion.low import LocalRoute, Method
-from vfsl.completion.notes import about_targets, about_views, unseen_categories
+from vfsl.completion.notes import about_rare, about_targets, about_views, unseen_categories
 from vfsl.completion.recommend import recommend
 from vfsl.completion.routing import (
     CONSTANT,
     HIGH,
     LOW,
+    RARE,
     Route,
     best_tau,
     by_association,
@@ -174,7 +175,7 @@ class Completing:
             self.how.miss,
             self.how.folds,
             self._shift(),
-            self._notes(constant, scarce),
+            self._notes(constant, scarce, routes),
         )
         done.adviser = partial(recommend, fed=self.fed, given=self.given, missing=self.missing)
         return done
@@ -232,14 +233,17 @@ class Completing:
         tau = self.how.tau
         folds, choice = self._cross_fit([target.name for target in live])
         skills = {name: self._skill(fold) for name, fold in folds.items()}
+        rare = [
+            Route(target.name, LOW, RARE, 0.0, 0.0) for target in live if target.name not in folds
+        ]
         if tau is None:
-            return by_skill(skills), folds, choice
+            return by_skill(skills) + rare, folds, choice
         measured = Association(aggregate=self.how.aggregate).measure(
             self.fed, self.given, self.missing
         )
-        strengths = {target.name: float(measured[target.name]) for target in live}
+        strengths = {name: float(measured[name]) for name in folds}
         level = best_tau(strengths, skills) if tau == "auto" else float(tau)
-        return by_association(strengths, level), folds, choice
+        return by_association(strengths, level) + rare, folds, choice
 
     def _cross_fit(self, names: Sequence[str]) -> tuple[dict[str, Fold], dict[str, int]]:
         best: dict[str, Fold] = {}
@@ -422,8 +426,11 @@ class Completing:
         )
         return made | local.best(self.how.methods, rng)
 
-    def _notes(self, constant: Sequence[Target], scarce: Sequence[Target]) -> tuple[str, ...]:
+    def _notes(
+        self, constant: Sequence[Target], scarce: Sequence[Target], routes: Sequence[Route]
+    ) -> tuple[str, ...]:
         found = about_targets(self.missing, constant, scarce)
+        found += about_rare(self.missing, [one.column for one in routes if one.by == RARE])
         found += unseen_categories(self.fed.tables[self.missing], self.common)
         columns = len(self.fed.tables[self.given].features)
         found += about_views(self.given, self.missing, self._views, columns, self.how.rounds)

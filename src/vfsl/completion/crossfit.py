@@ -26,7 +26,7 @@ from vfsl.completion.calibrating import (
 from vfsl.completion.pieces import DISCLOSURES, HELD_OUT, OVERLAP, Keeper, Leader, follow
 from vfsl.completion.selection import Booleans, Floats, Places
 from vfsl.completion.sides import Side, context_table
-from vfsl.completion.targets import Target, targets_of
+from vfsl.completion.targets import Target
 from vfsl.completion.vfpum import OnColumns, groups_of, prepared
 from vfsl.data import PartyTable
 from vfsl.data.checks import check_count
@@ -124,6 +124,7 @@ class CrossFit:
     ) -> dict[str, Fold]:
         """One party's side; the folds by column at the missing party, who may hear of progress.
 
+        A column whose values are too rare for a linear base has none.
         ``kept`` is where the party keeps finished groups of columns, to go on from after a failure.
         """
         check_count("CrossFit", "folds", self.folds, 2)
@@ -137,7 +138,7 @@ class CrossFit:
             raise ConfigError(f"Party {channel.me!r} needs its table to complete it.")
         parts = draw_parts(len(side.overlap), self.folds, rng)
         leader = Leader(channel, pair, role, rng, len(side.overlap), kept)
-        targets = targets_of(side.table.take(side.overlap), columns)
+        targets = leader.targets_of(side.table.take(side.overlap), columns)
         by_name = {target.name: target for target in targets}
         found: dict[str, Fold] = {}
         for number, names in enumerate(groups_of(targets, pair)):

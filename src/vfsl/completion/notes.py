@@ -23,6 +23,18 @@ def about_targets(missing: str, constant: Sequence[Target], scarce: Sequence[Tar
     ]
 
 
+def about_rare(missing: str, columns: Sequence[str]) -> list[str]:
+    """Columns that a linear base must not learn."""
+    if not columns:
+        return []
+    names = ", ".join(repr(name) for name in columns)
+    return [
+        f"In {counted(len(columns), 'column')} of party {missing} ({names}) too few common rows "
+        "differ from the most frequent value: the gradients of a linear model could tell the other "
+        "party which rows these are. They are completed locally; trees can predict them."
+    ]
+
+
 def unseen_categories(table: PartyTable, common: PartyTable) -> list[str]:
     """Categories that cannot be predicted."""
     found = []

@@ -14,7 +14,8 @@ Common rows come first in both parties' order, so "overlap" and "all" need no li
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Protocol
@@ -23,9 +24,10 @@ import numpy as np
 
 from vfsl.channel import Channel, expect_integer
 from vfsl.completion import leave_one_out
-from vfsl.completion.bases import Pair, fresh_scores, penalty_of
+from vfsl.completion.bases import Pair, fresh_scores, penalty_of, rare_rows_of
 from vfsl.completion.selection import Floats, Places
 from vfsl.completion.sides import Side
+from vfsl.completion.targets import Target, merge_rare, targets_of
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.estimators.base import Estimator, Part, Roles, Share
@@ -35,6 +37,7 @@ _MOST = 1 << 40
 
 DISCLOSURES: Disclosures = {
     "rows": Disclosure(int, "how many rows the sender has that are not common"),
+    "columns": Disclosure(int, "how many columns the sender brings to its models"),
     "finished": Disclosure(int, "how many models of groups of columns the sender has"),
     "kept": Disclosure(
         list, "how many pieces of work an earlier attempt had done when it kept each group"
@@ -95,13 +98,17 @@ class Leader:
     common: int
     kept: Keeper | None = None
     others: int = field(init=False)
+    columns: int = field(init=False)  # of the given party
     resume: int = field(init=False)  # groups
     pieces: int = field(init=False)  # done so far, those of earlier attempts included
 
     def __post_init__(self) -> None:
         given = self.role.feature_holders[0]
-        self.others = expect_integer(
-            self.channel.receive(given, "rows"), sender=given, name="rows", low=0, high=_MOST
+        self.others, self.columns = (
+            expect_integer(
+                self.channel.receive(given, name), sender=given, name=name, low=0, high=_MOST
+            )
+            for name in ("rows", "columns")
         )
         theirs, mine = self.channel.receive(given, "kept"), pieces_kept(self.kept)
         self.resume = common_groups(mine, theirs)
@@ -111,6 +118,18 @@ class Leader:
             self.channel.send(party, "resume", order)
         words = self.rng.integers(0, 1 << 32, 4).tolist()
         self._words = [int(word) for word in words]
+
+    def targets_of(self, common: PartyTable, columns: Sequence[str]) -> list[Target]:
+        """Columns as the base may predict them; those whose values are too rare are left out.
+
+        Of a linear base the given party sees sums of its rows by value: a value that few rows have
+        is predicted together with others, or not at all.
+        """
+        targets = targets_of(common, columns)
+        if not self.pair.linear:
+            return targets
+        least = math.ceil(rare_rows_of(self.pair.numbers) * self.columns)
+        return [one for target in targets if (one := merge_rare(target, least)) is not None]
 
     @property
     def _told(self) -> tuple[str, ...]:
@@ -188,6 +207,7 @@ def follow(
     leader, shares = role.label_holder, {}
     if side is not None:
         channel.send(leader, "rows", len(side.rest))
+        channel.send(leader, "columns", len(side.table.features))
         channel.send(leader, "kept", pieces_kept(kept))
     order = channel.receive(leader, "resume")
     # Piece numbers go on where they were: what is drawn for a piece depends on its number.

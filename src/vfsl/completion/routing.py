@@ -10,6 +10,7 @@ import numpy as np
 from vfsl.data.checks import check_share
 
 HIGH, LOW, CONSTANT = "high", "low", "constant"
+RARE = "rare values"  # why a column is routed: its values are too rare for a linear base
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Route:
     column : str
     route : {"high", "low", "constant"}
         VFPU-M, a local method, or a column with one value only.
-    by : {"association", "skill", "constant", "known cells"}
+    by : {"association", "skill", "constant", "known cells", "rare values"}
     measure : float
         μ_q, or the cross-validated skill.
     threshold : float

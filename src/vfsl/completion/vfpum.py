@@ -50,10 +50,10 @@ from vfsl.completion.selection import (
     value_confidence,
 )
 from vfsl.completion.sides import Components, Side, context_table, principal
-from vfsl.completion.targets import Target, targets_of
+from vfsl.completion.targets import Target
 from vfsl.data import PartyTable
 from vfsl.data.checks import check_choice, check_count, check_share
-from vfsl.errors import ConfigError, ProtocolError
+from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.estimators.base import Part, Roles, Share
 from vfsl.values import Array
 
@@ -235,7 +235,15 @@ class VFPUM:
         learned: _Learned,
         on_columns: OnColumns | None,
     ) -> Outcome:
-        targets = targets_of(side.table.take(side.overlap), columns)
+        targets = leader.targets_of(side.table.take(side.overlap), columns)
+        too_rare = sorted(set(columns) - {target.name for target in targets})
+        if too_rare:
+            raise DataError(
+                f"Columns {', '.join(map(repr, too_rare))} of party {side.table.party} have values "
+                f"in too few common rows for a linear model of {leader.columns} columns, whose "
+                "gradients could tell the other party which rows these are; use trees, or complete "
+                "them locally."
+            )
         outcome = Outcome({}, {}, groups_of(targets, leader.pair, together=self.context == "none"))
         by_name = {target.name: target for target in targets}
         for number, names in enumerate(outcome.groups):

@@ -130,7 +130,9 @@ class AllowSection(Strict):
 
 # What a job may reveal beyond the defaults of its protocols; each needs the consent of all.
 DISCLOSURES = {
-    "training scores": "the label holder sees the total score of every training row",
+    "training scores": "the label holder sees the total score of every training row, with noise",
+    "exact training scores": "the label holder sees these scores with less noise, or none",
+    "rare labels": "feature holders could work out which rows have a rare label",
     "tree partitions": "the label holder sees which way rows go at those splits of the others that "
     "they come to, and can order most rows by the others' columns; the others see how rows fall "
     "apart, and can guess labels once they know a few",

@@ -13,6 +13,8 @@ from vfsl.completion.completing import Settings
 from vfsl.deploy.config import DISCLOSURES, OUTPUTS, PARTY_FILE, PartyFile
 from vfsl.deploy.job import SharedJob
 from vfsl.estimators import LogisticRegression
+from vfsl.estimators.exposure import LABEL_NOISE, LOOK_NOISE, RARE_ROWS_PER_COLUMN
+from vfsl.estimators.linear_model import LinearModel
 from vfsl.estimators.trees import TreeModel
 from vfsl.job.schema import CompleteStep, PuStep, Step, TrainStep
 from vfsl.pu import PRESETS
@@ -27,8 +29,7 @@ def asks_of(step: Step) -> list[tuple[What, str]]:
         model = step.estimator()
         if getattr(model, "solver", "") == "one-shot":
             asks.append(("disclosure", "cross-gram"))
-        if isinstance(model, LogisticRegression) and model.refine > 0:
-            asks.append(("disclosure", "training scores"))
+        asks += _asks_of_linear(model)
         if isinstance(model, TreeModel):
             asks.append(("disclosure", "tree partitions"))
         asks.append(("output", "predictions"))
@@ -43,6 +44,19 @@ def asks_of(step: Step) -> list[tuple[What, str]]:
     if isinstance(step, CompleteStep):
         asks += _asks_of_completion(step.method().settings())
     return asks
+
+
+def _asks_of_linear(model: object) -> Iterator[tuple[What, str]]:
+    """What a linear model shows, and what it shows by having less protection than the default."""
+    if isinstance(model, LogisticRegression) and model.refine > 0:
+        yield "disclosure", "training scores"
+        if model.look_noise < LOOK_NOISE:
+            yield "disclosure", "exact training scores"
+    quiet = isinstance(model, LogisticRegression) and model.label_noise < LABEL_NOISE
+    if isinstance(model, LinearModel) and (
+        quiet or model.rare_rows_per_column < RARE_ROWS_PER_COLUMN
+    ):
+        yield "disclosure", "rare labels"
 
 
 def _asks_of_completion(how: Settings) -> Iterator[tuple[What, str]]:

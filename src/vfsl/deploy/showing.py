@@ -104,6 +104,6 @@ def _numbers_per_row(step: Step) -> int:
     if isinstance(step, TrainStep):
         model = step.estimator()
         if isinstance(model, LogisticRegression):
-            return model.refine + 1
+            return 1 + (model.refine if model.look_noise == 0 else 0)
         return 1 if isinstance(model, LinearModel) else 0
     return 1 if isinstance(step, PuStep) and step.base == "lr" else 0

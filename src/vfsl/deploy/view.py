@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,11 @@ from vfsl.deploy.job import SharedJob
 from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles
+from vfsl.job.schema import Step
+
+
+def _kind(step: Step) -> tuple[str, str]:
+    return step.do, str(getattr(step, "model", ""))
 
 
 @dataclass
@@ -45,6 +51,7 @@ class Site:
     progress: Callable[[], None]  # long work without a message calls it, so that others wait on
     private: PrivateSeed
     number: int = 0  # of the step that runs
+    _drawn: Counter[tuple[int, str]] = field(default_factory=Counter, init=False, repr=False)
 
     @property
     def me(self) -> str:
@@ -98,7 +105,19 @@ class Site:
         return self.share().plan
 
     def private_rng(self, purpose: str) -> np.random.Generator:
-        """What this party draws and hides; its seed never leaves its folder of the run."""
+        """What this party draws and hides; its seed never leaves its folder of the run.
+
+        A further step of that kind, or a further part of a step, draws anew: the same noise twice
+        would cancel out. A step that is done again after a failure repeats its draws.
+        """
+        self._drawn[self.number, purpose] += 1
+        part = self._drawn[self.number, purpose]
+        same = [_kind(step) for step in self.job.steps[: self.number]]
+        step = same.count(same[-1]) if same else 1
+        if step > 1:
+            purpose = f"{purpose} {step}.{part}"
+        elif part > 1:
+            purpose = f"{purpose} {part}"
         return self.private.rng(purpose)
 
     def roles(self, label_holder: str, work: str) -> Roles:

@@ -5,8 +5,9 @@ Holds   the label holder: columns, targets and row weights; each feature holder:
 Learns  a feature holder: its own gradients, the common step lengths, the effective penalty, how
         many columns the label holder has (it counts what that one's gradients show of it). The
         label holder: its own gradients and three sums a round and model of each feature holder;
-        with several stages, the total score of each row between two of them. The key holder:
-        uniformly masked numbers, how many columns, rows, models and rounds there are.
+        with several stages, the total score of each row between two of them, with noise that each
+        feature holder adds. The key holder: uniformly masked numbers, how many columns, rows,
+        models and rounds there are. The first gradient is a sum over rows by label: exposure.py.
 
 Each round (1) uses the key that the key holder made for this run; (2) the parties exchange
 encrypted scores and residuals; (3) every party forms its encrypted gradients, masks them and sends
@@ -21,8 +22,8 @@ the label holder's is ⟨Enc(s_B), v ∘ x⟩ + plain terms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, scheme
 from vfsl.crypto.fixed import decode, encode, shift
 from vfsl.crypto.scheme import Use
 from vfsl.errors import BoundExceeded, DataError, ProtocolError
-from vfsl.estimators import totals
+from vfsl.estimators import exposure, totals
 from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Block, Floats, Integers, Search, Step, Terms, Width
 from vfsl.estimators.exchange import (
@@ -44,9 +45,20 @@ from vfsl.estimators.exchange import (
     open_masked,
     unbundled,
 )
+from vfsl.estimators.exposure import Rarest, check_sizes
 from vfsl.estimators.gradient_count import GradientCount, release_sums
+from vfsl.estimators.posing import Posed, Problem, Program, Trained
 from vfsl.estimators.totals import SCORE_BOUND, fine_scores, open_total
 from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Masked
+
+__all__ = [
+    "DISCLOSURES",
+    "Program",
+    "disclosures",
+    "train_feature_holder",
+    "train_key_holder",
+    "train_label_holder",
+]
 
 _NOTHING = "nothing without the secret key"
 
@@ -61,88 +73,23 @@ DISCLOSURES: Disclosures = {
     "scores": Disclosure(Ciphertext, _NOTHING),
     "residual": Disclosure(Ciphertext, _NOTHING),
     "gradient": Disclosure(Ciphertext, "uniformly masked sums"),
-    "opened gradient": Disclosure(Masked, "the receiver's own gradient, after it removes its mask"),
+    "opened gradient": Disclosure(
+        Masked,
+        "the receiver's own gradient, after it removes its mask: at a feature holder the first one "
+        "is the sum of its rows by label",
+    ),
     "gain": Disclosure(Aggregate, "how much the sender's columns can still explain, by model"),
     "terms": Disclosure(Aggregate, "three sums over all rows and columns: the round's curvature"),
     "step": Disclosure(Aggregate, "the common step lengths"),
     "another round": Disclosure(bool, "whether training goes on"),
-    **{name: totals.DISCLOSURES[name] for name in ("total", "opened total")},
+    "total": totals.DISCLOSURES["total"],
 }
 
 
-@dataclass(frozen=True)
-class Program:
-    """What all parties know of a training beforehand.
-
-    Parameters
-    ----------
-    l2 : float
-    max_rounds : int
-        Of each stage.
-    tolerance : float
-    stages : int
-        Descents one after the other; the label holder sees the total scores between two of them and
-        sets new targets and row weights.
-    weighted : bool
-        Whether rows have weights in the first stage, as the label holder announces; later stages
-        always have.
-    rows_per_column : int
-        Least number of rows for each column of the widest party.
-    score_range : int
-        Scores and targets stay below 2 to this power.
-    """
-
-    l2: float
-    max_rounds: int
-    tolerance: float
-    stages: int = 1
-    weighted: bool = False
-    rows_per_column: int = 10
-    score_range: int = 5
-
-    def two_terms(self, stage: int, roles: Roles) -> bool:
-        """Whether a stage's gradients are formed in two terms, without element-wise products."""
-        return self.is_weighted(stage) and len(roles.feature_holders) == 1
-
-    def is_weighted(self, stage: int) -> bool:
-        return self.weighted or stage > 0
-
-    def width(self, rows: int, stage: int, roles: Roles) -> Width:
-        weighted = self.is_weighted(stage)
-        products = weighted and not self.two_terms(stage, roles)
-        return Width.for_rows(
-            rows,
-            score_range=self.score_range,
-            holders=len(roles.feature_holders),
-            weighted=weighted,
-            products=products,
-        )
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What the label holder wants in one stage: targets and row weights, (rows, models)."""
-
-    targets: Floats
-    weights: Floats
-
-    @property
-    def size(self) -> Floats:
-        """The average row weight of each model, rounded: its last bits would tell of the rows."""
-        return np.asarray(np.round(self.weights.mean(axis=0), 9))
-
-
-# From the stage's number and the total scores so far (rows, models) to what is wanted next.
-Pose = Callable[[int, Floats], Problem]
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One party's weights (columns, models); at the label holder also what happened."""
-
-    weights: Floats
-    rounds: tuple[Mapping[str, Any], ...] = ()
-    stop_reason: str | None = None
+def disclosures(program: Program) -> Disclosures:
+    """The same with what the label holder sees of total scores in that program."""
+    fact = exposure.describe_look(program.look_noise)
+    return {**DISCLOSURES, "opened total": Disclosure(Masked, fact)}
 
 
 # ---- the three roles side by side ----------------------------------------------------------------
@@ -184,9 +131,17 @@ def train_key_holder(channel: Channel, roles: Roles, program: Program) -> None:
 
 
 def train_feature_holder(
-    channel: Channel, columns: Floats, roles: Roles, key: PublicKey, program: Program
+    channel: Channel,
+    columns: Floats,
+    roles: Roles,
+    key: PublicKey,
+    program: Program,
+    rng: np.random.Generator,
 ) -> Trained:
-    """Send encrypted scores, learn one's own gradients, move as all others do."""
+    """Send encrypted scores, learn one's own gradients, move as all others do.
+
+    ``rng`` gives the noise of the scores that the label holder looks at.
+    """
     leader = roles.label_holder
     models = announced(channel, leader, "models", 1, MOST)
     program = replace(program, weighted=channel.receive(leader, "weighted"))
@@ -221,22 +176,28 @@ def train_feature_holder(
                 break
         weights = block.best
         if stage + 1 < program.stages:
-            fine = fine_scores(columns, weights)
-            total = key.encrypt(fine, use="add", bound=SCORE_BOUND)
-            here.release(leader, "total scores", len(columns) * models)
+            noise = program.look_noise * rng.standard_normal((len(columns), models))
+            total = key.encrypt(fine_scores(columns, weights, noise), bound=SCORE_BOUND, use="add")
+            worth = exposure.count_look(noise.size, program.look_noise)
+            here.release(leader, "total scores", noise.size, new=worth)
             here.send(leader, "scores", total.to_wire())
     return Trained(weights)
 
 
 def train_label_holder(
-    channel: Channel, columns: Floats, pose: Pose, roles: Roles, key: PublicKey, program: Program
+    channel: Channel,
+    columns: Floats,
+    posed: Posed,
+    roles: Roles,
+    key: PublicKey,
+    program: Program,
 ) -> Trained:
     """Pose the problem of each stage, lead its descent, and between stages learn the scores.
 
     ``columns`` ends with the constant column of the intercept, which is not penalised.
     """
     rows = len(columns)
-    models = pose(0, np.zeros((rows, 0))).targets.shape[1]
+    models = posed.pose(0, np.zeros((rows, 0))).targets.shape[1]
     for party in (roles.key_holder, *roles.feature_holders):
         channel.send(party, "models", models)
         channel.send(party, "weighted", program.weighted)
@@ -244,14 +205,14 @@ def train_label_holder(
     channel.send(roles.key_holder, "columns", columns.shape[1])
     for party in roles.feature_holders:
         channel.send(party, "columns", columns.shape[1])
-    sizes = _check_sizes(channel, roles, columns, program)
+    sizes = _check_sizes(channel, roles, columns, posed.rarest, program)
     weights: Floats = np.zeros((columns.shape[1], models))
     scores: Floats = np.zeros((rows, models))
     history: list[Mapping[str, Any]] = []
     reasons: list[str] = []
     for stage in range(program.stages):
         here = channel.within(f"stage {stage}")
-        problem = pose(stage, scores)
+        problem = posed.pose(stage, scores)
         size = problem.size
         for party in roles.feature_holders:
             here.send(party, "penalty", Aggregate(program.l2 / size))
@@ -455,18 +416,18 @@ def _reason(search: Search) -> str:
 
 
 def _check_sizes(
-    channel: Channel, roles: Roles, columns: Floats, program: Program
+    channel: Channel, roles: Roles, columns: Floats, rarest: Rarest, program: Program
 ) -> dict[str, int]:
-    """Everybody's columns; with as many as rows a party could solve its gradients for residuals."""
+    """Everybody's columns, once they are few enough for the rows."""
     sizes = {channel.me: columns.shape[1] - 1}
     for party in roles.feature_holders:
         sizes[party] = announced(channel, party, "columns", 0, MOST)
-    widest = max(sizes, key=lambda party: sizes[party])
-    needed = program.rows_per_column * sizes[widest]
-    if len(columns) < needed:
-        raise DataError(
-            f"Party {widest!r} has {sizes[widest]} encoded columns but there are only "
-            f"{len(columns)} labelled aligned rows; at least {needed} are needed, or its gradients "
-            "would reveal single rows. Use fewer columns or more rows."
-        )
+    check_sizes(
+        sizes,
+        channel.me,
+        len(columns),
+        rarest,
+        program.rows_per_column,
+        program.rare_rows_per_column,
+    )
     return sizes

@@ -11,8 +11,9 @@ from sklearn.metrics import r2_score
 from vfsl.errors import DataError
 from vfsl.estimators.base import Federated
 from vfsl.estimators.descent import Floats
-from vfsl.estimators.least_squares import Pose, Problem, Program
+from vfsl.estimators.exposure import rarest_number
 from vfsl.estimators.linear_model import LinearModel, checked_weights, two_dimensional
+from vfsl.estimators.posing import Posed, Problem, Program
 from vfsl.values import Array
 
 
@@ -33,6 +34,10 @@ class LinearRegression(LinearModel):
     rows_per_column : int
         Refuse to train on fewer rows than this many times the widest party's columns: a party with
         as many columns as rows could solve its gradients for the residuals.
+    rare_rows_per_column : float
+        Refuse to train if fewer rows than this many times the widest feature holder's columns have
+        another value than the most frequent one: its gradients could tell it which rows these are.
+        Of a target with two values that is the rarer one.
     solver : {"rounds", "one-shot"}
         Gradient rounds, or the normal equations in one exchange, which shows the feature holder
         how its columns go with the label holder's nameless ones.
@@ -67,18 +72,20 @@ class LinearRegression(LinearModel):
             tolerance=self.tolerance,
             weighted=weighted,
             rows_per_column=self.rows_per_column,
+            rare_rows_per_column=self.rare_rows_per_column,
         )
 
     def _pose(
-        self, party: str, target: Array, weights: Array | None
-    ) -> tuple[Pose, dict[str, Any], bool]:
+        self, party: str, target: Array, weights: Array | None, rng: np.random.Generator
+    ) -> Posed:
         values = two_dimensional(_as_numbers(target, party))
         row_weights, values = np.broadcast_arrays(checked_weights(weights, len(values)), values)
         mean, scale = values.mean(axis=0), values.std(axis=0)
         scale = np.where(scale > 0, scale, 1.0)
         problem = Problem((values - mean) / scale, np.array(row_weights))
         facts = {"mean": mean.tolist(), "scale": scale.tolist()}
-        return (lambda stage, scores: problem), facts, weights is not None
+        rarest = rarest_number(values, row_weights)
+        return Posed(lambda stage, scores: problem, rarest, weights is not None, facts)
 
     def _quality(self, scores: Array, target: Array) -> dict[str, float]:
         if scores.shape[1] > 1 or len(target) < 2:
@@ -88,7 +95,8 @@ class LinearRegression(LinearModel):
         return {"r2": float(r2_score(_as_numbers(target, self.label_[0]), predicted))}
 
     def _settings(self) -> dict[str, Any]:
-        return {"l2": self.l2, "max_rounds": self.max_rounds}
+        names = ("l2", "max_rounds", "rare_rows_per_column")
+        return {name: getattr(self, name) for name in names}
 
 
 def _as_numbers(target: Array, party: str) -> Floats:

@@ -21,12 +21,17 @@ from vfsl.estimators import least_squares, one_shot, totals
 from vfsl.estimators.base import Federated, Part, Roles, Rows, Share
 from vfsl.estimators.descent import Floats
 from vfsl.estimators.exchange import receive_key
-from vfsl.estimators.least_squares import Pose, Program
+from vfsl.estimators.exposure import RARE_ROWS_PER_COLUMN, protective
+from vfsl.estimators.posing import Posed, Program
 from vfsl.values import Array, Disclosure, Disclosures
 
 DISCLOSURES: Disclosures = {
     "labelled rows": Disclosure(np.ndarray, "which aligned rows have a known label"),
 }
+
+# Parameters that must be at least this.
+_LEAST = {"l2": 0.0, "max_rounds": 1, "tolerance": 0.0, "refine": 0}
+_LEAST |= {"look_noise": 0.0, "label_noise": 0.0, "rare_rows_per_column": 0.0}
 
 
 @dataclass(kw_only=True)
@@ -36,6 +41,7 @@ class LinearModel(ABC):
     name: ClassVar[str]
     scores_are: ClassVar[str]  # "logit" or "value"
     solver: str = "rounds"
+    rare_rows_per_column: float = RARE_ROWS_PER_COLUMN
 
     def fit(self, fed: Federated, label: tuple[str, str], weights: Array | None = None) -> Self:
         """Train on all aligned rows of a federation whose label is known.
@@ -53,7 +59,12 @@ class LinearModel(ABC):
         parts = fed.parts(label, weights)
         check_labels({party: part.table for party, part in parts.items()}, target=label)
         jobs = {
-            party: partial(self.train, part=parts.get(party), role=roles)
+            party: partial(
+                self.train,
+                part=parts.get(party),
+                role=roles,
+                rng=fed.private_rng(party, self.name),
+            )
             for party in roles.everyone
         }
         settings = {"model": self.name, "label": list(label), **self._settings()}
@@ -97,13 +108,18 @@ class LinearModel(ABC):
         role: Roles,
         rng: np.random.Generator | None = None,
     ) -> Share | None:
-        """One party's side of training; None for the key holder, who has no part."""
+        """One party's side of training; None for the key holder, who has no part.
+
+        ``rng`` is the party's private generator, for noise that protects its values; without one
+        the noise comes from the operating system.
+        """
         self._check()
         self._check_solver(role)
         channel = channel.within(self.name, DISCLOSURES)
         at_once = self.solver == "one-shot"
-        inner = channel.within("fit", (one_shot if at_once else least_squares).DISCLOSURES)
         program = self._program()
+        declared = one_shot.DISCLOSURES if at_once else least_squares.disclosures(program)
+        inner = channel.within("fit", declared)
         if channel.me == role.key_holder:
             if at_once:
                 one_shot.solve_key_holder(inner, role)
@@ -112,7 +128,7 @@ class LinearModel(ABC):
             return None
         if part is None:
             raise ConfigError(f"Party {channel.me!r} needs a part of the data to train on.")
-        key = receive_key(inner, role)
+        key, noise = receive_key(inner, role), protective(rng)
         if channel.me != role.label_holder:
             known = expect_array(
                 channel.receive(role.label_holder, "labelled rows"),
@@ -125,7 +141,9 @@ class LinearModel(ABC):
             if at_once:
                 trained = one_shot.solve_feature_holder(inner, columns, role, key)
             else:
-                trained = least_squares.train_feature_holder(inner, columns, role, key, program)
+                trained = least_squares.train_feature_holder(
+                    inner, columns, role, key, program, noise
+                )
             return Share(channel.me, self.name, state | _weights_state(trained.weights))
         known = _known(channel.me, part.target)
         for party in role.feature_holders:
@@ -136,14 +154,12 @@ class LinearModel(ABC):
         if part.weights is not None:
             checked_weights(part.weights, len(known))
             row_weights = np.asarray(part.weights)[known]
-        pose, facts, weighted = self._pose(channel.me, np.asarray(part.target)[known], row_weights)
-        program = self._program(weighted)
-        if at_once:
-            problem = pose(0, np.zeros((len(columns), 0)))
-            trained = one_shot.solve_label_holder(inner, columns, problem, role, key, program)
-        else:
-            trained = least_squares.train_label_holder(inner, columns, pose, role, key, program)
-        state |= _weights_state(trained.weights) | facts
+        target = np.asarray(part.target)[known]
+        posed = self._pose(channel.me, target, row_weights, noise)
+        program = self._program(posed.weighted)
+        solve = one_shot.solve_label_holder if at_once else least_squares.train_label_holder
+        trained = solve(inner, columns, posed, role, key, program)
+        state |= _weights_state(trained.weights) | posed.facts
         return Share(channel.me, self.name, state, trained.rounds, trained.stop_reason)
 
     def score(
@@ -173,9 +189,9 @@ class LinearModel(ABC):
 
     @abstractmethod
     def _pose(
-        self, party: str, target: Array, weights: Array | None
-    ) -> tuple[Pose, dict[str, Any], bool]:
-        """The problems of all stages, what the share keeps, and whether rows have weights."""
+        self, party: str, target: Array, weights: Array | None, rng: np.random.Generator
+    ) -> Posed:
+        """What is wanted of the label; ``rng`` gives the noise that protects it."""
 
     @abstractmethod
     def _quality(self, scores: Array, target: Array) -> dict[str, float]:
@@ -208,7 +224,7 @@ class LinearModel(ABC):
             )
 
     def _check(self) -> None:
-        for name, least in (("l2", 0.0), ("max_rounds", 1), ("tolerance", 0.0), ("refine", 0)):
+        for name, least in _LEAST.items():
             value = getattr(self, name, least)
             if not value >= least:
                 raise ConfigError(

@@ -16,8 +16,13 @@ from sklearn.metrics import roc_auc_score
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators.base import Federated
 from vfsl.estimators.descent import Floats
-from vfsl.estimators.least_squares import Pose, Problem, Program
+from vfsl.estimators.exposure import (
+    LABEL_NOISE,
+    LOOK_NOISE,
+    rarest_class,
+)
 from vfsl.estimators.linear_model import LinearModel, checked_weights
+from vfsl.estimators.posing import Posed, Problem, Program
 from vfsl.values import Array
 
 _HESSIAN_FLOOR = 0.02  # keeps the targets of nearly certain rows within the score range
@@ -36,13 +41,22 @@ class LogisticRegression(LinearModel):
     refine : int
         How often the label holder sees the total scores of the training rows and improves the
         quadratic approximation of the loss. 0 reveals no score in training, and is the gradient of
-        degree 1 of the literature; 4 is close to the pooled model.
+        degree 1 of the literature; 2 is close to the pooled model.
+    look_noise : float
+        Standard deviation, in logits, of the fresh noise that each feature holder adds to its
+        scores each time. 0 shows exact scores, and the ledger says so.
+    label_noise : float
+        Standard deviation of the noise that the label holder adds to its labels 0 and 1 before
+        training, so that what is opened of them has few bits. 0 opens exact sums.
     max_rounds : int
         Most rounds of training in all.
     tolerance : float
         A stage ends when the scores would change by no more than about this share.
     class_weight : None or "balanced"
         Weigh classes inversely to their frequency.
+    rare_rows_per_column : float
+        Refuse to train if a class, or the rest without it, has fewer rows than this many times the
+        widest feature holder's columns: its gradients could tell it which rows these are.
     rows_per_column, solver
         As in LinearRegression; "one-shot" needs ``refine=0``.
 
@@ -57,11 +71,13 @@ class LogisticRegression(LinearModel):
     scores_are = "logit"
 
     l2: float = 1e-3
-    refine: int = 4
+    refine: int = 2
     max_rounds: int = 25
     tolerance: float = 1e-3
     class_weight: str | None = None
     rows_per_column: int = 10
+    look_noise: float = LOOK_NOISE
+    label_noise: float = LABEL_NOISE
 
     @property
     def classes_(self) -> Array:
@@ -99,12 +115,14 @@ class LogisticRegression(LinearModel):
             stages=stages,
             weighted=weighted,
             rows_per_column=self.rows_per_column,
+            rare_rows_per_column=self.rare_rows_per_column,
+            look_noise=self.look_noise,
             score_range=7,
         )
 
     def _pose(
-        self, party: str, target: Array, weights: Array | None
-    ) -> tuple[Pose, dict[str, Any], bool]:
+        self, party: str, target: Array, weights: Array | None, rng: np.random.Generator
+    ) -> Posed:
         values = np.asarray(target)
         classes, codes = np.unique(values, return_inverse=True)
         if len(classes) < 2:
@@ -123,6 +141,9 @@ class LogisticRegression(LinearModel):
             hot, link, factor = np.eye(len(classes))[codes], _softmax, 2.0
             if row_weights.shape[1] > 1:
                 raise ConfigError("Several models at once need a label with two classes.")
+        rarest = rarest_class(codes, classes, row_weights)
+        # One draw per row and class: models that train together must not average it away.
+        hot = hot + self.label_noise * rng.standard_normal(hot.shape)
         hot, row_weights = np.broadcast_arrays(hot, row_weights)
 
         def pose(stage: int, scores: Floats) -> Problem:
@@ -130,7 +151,7 @@ class LogisticRegression(LinearModel):
             return touching_quadratic(hot, link(start), start, row_weights, factor)
 
         weighted = weights is not None or self.class_weight is not None
-        return pose, {"classes": classes.tolist()}, weighted
+        return Posed(pose, rarest, weighted, {"classes": classes.tolist()})
 
     def _is_weighted(self, weights: Array | None) -> bool:
         return weights is not None or self.class_weight is not None or self.refine > 0
@@ -147,7 +168,8 @@ class LogisticRegression(LinearModel):
         return {"auc": float(roc_auc_score(positive, scores[:, 0]))}
 
     def _settings(self) -> dict[str, Any]:
-        return {"l2": self.l2, "refine": self.refine, "class_weight": self.class_weight}
+        names = ("l2", "refine", "class_weight", "look_noise", "label_noise")
+        return {name: getattr(self, name) for name in (*names, "rare_rows_per_column")}
 
     def _check(self) -> None:
         super()._check()

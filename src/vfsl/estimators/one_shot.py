@@ -19,7 +19,8 @@ from vfsl.crypto.fixed import decode, encode
 from vfsl.errors import BoundExceeded, DataError, ProtocolError
 from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Floats
-from vfsl.estimators.least_squares import Problem, Program, Trained
+from vfsl.estimators.exposure import check_sizes
+from vfsl.estimators.posing import Posed, Program, Trained
 from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Masked
 
 DISCLOSURES: Disclosures = {
@@ -72,7 +73,7 @@ def solve_key_holder(channel: Channel, roles: Roles) -> None:
 def solve_label_holder(
     channel: Channel,
     columns: Floats,
-    problem: Problem,
+    posed: Posed,
     roles: Roles,
     key: PublicKey,
     program: Program,
@@ -80,17 +81,21 @@ def solve_label_holder(
     """Send encrypted columns and targets, get back what B's columns explain, solve the rest."""
     (party,) = roles.feature_holders
     rows, size = columns.shape
+    problem = posed.pose(0, np.zeros((rows, 0)))
     models = problem.targets.shape[1]
     channel.send(roles.key_holder, "columns", size)
     channel.send(roles.key_holder, "models", models)
     theirs = expect_integer(
         channel.receive(party, "columns"), sender=party, name="columns", low=0, high=_MOST
     )
-    if rows < program.rows_per_column * max(theirs, size - 1):
-        raise DataError(
-            f"There are only {rows} labelled aligned rows for {max(theirs, size - 1)} encoded "
-            f"columns; at least {program.rows_per_column} rows a column are needed."
-        )
+    check_sizes(
+        {channel.me: size - 1, party: theirs},
+        channel.me,
+        rows,
+        posed.rarest,
+        program.rows_per_column,
+        program.rare_rows_per_column,
+    )
     penalty = program.l2 / problem.size
     if not np.allclose(penalty, penalty[0]) or np.ptp(problem.weights) > 0:
         raise DataError("The one-shot solver needs equal row weights; use solver='rounds'.")

@@ -68,5 +68,5 @@ def open_total(channel: Channel, roles: Roles, key: PublicKey, own: Integers) ->
     return decode(mask.remove(channel.receive(roles.key_holder, "opened total")), SCORE_BITS)
 
 
-def fine_scores(columns: Floats, weights: Floats) -> Integers:
-    return encode(columns @ weights, SCORE_BITS, bound=SCORE_BOUND)
+def fine_scores(columns: Floats, weights: Floats, noise: Floats | float = 0.0) -> Integers:
+    return encode(columns @ weights + noise, SCORE_BITS, bound=SCORE_BOUND)

@@ -157,7 +157,10 @@ class TrainStep(Strict):
     # linear models
     l2: float | None = Field(default=None, ge=0)
     max_rounds: int | None = Field(default=None, ge=1)
+    rare_rows_per_column: float | None = Field(default=None, ge=0)
     refine: int | None = Field(default=None, ge=0)
+    look_noise: float | None = Field(default=None, ge=0)
+    label_noise: float | None = Field(default=None, ge=0)
     class_weight: Literal["balanced"] | None = None
     solver: Literal["rounds", "one-shot"] | None = None
     # trees

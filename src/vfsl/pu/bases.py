@@ -51,6 +51,8 @@ class BagLogistic(LogisticRegression):
     In a bag few rows count: a positive weighs as much as all rows over those of the bag. The number
     of rounds is fixed, so that it says nothing about the rows that count. Few rows also let a
     single extreme cell decide, so numbers are cut ``cut`` standard deviations from their mean.
+    Known positives are few by nature: one for each column of the widest feature holder is asked for
+    where it could solve its gradients for them, not two; docs/pu.md has the experiment.
     """
 
     l2: float = 0.01
@@ -58,6 +60,7 @@ class BagLogistic(LogisticRegression):
     max_rounds: int = 10
     tolerance: float = 0.0
     cut: float = 3.0
+    rare_rows_per_column: float = 1.0
     scores_are: ClassVar[str] = "logit"
 
     def train(

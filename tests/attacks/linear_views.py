@@ -1,0 +1,189 @@
+"""What parties of a linear training have before them, and attacks that start from it.
+
+A party sees its own columns, the messages that it receives, and, since it knows its masks, what the
+key holder opened for it. `watch` keeps these of a real run; nothing else reaches an attack.
+"""
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+from sklearn.linear_model import RidgeCV
+from sklearn.metrics import r2_score
+
+from vfsl.align import RowPlan, RowShare
+from vfsl.channel import wire
+from vfsl.crypto.fixed import decode, encode
+from vfsl.data import PartyTable
+from vfsl.estimators import least_squares, linear_model
+from vfsl.estimators.totals import SCORE_BITS
+from vfsl.federation import Federation
+
+LABEL = ("C", "y")
+
+
+@dataclass
+class Seen:
+    """One party's own columns and openings in the order in which they came."""
+
+    columns: np.ndarray | None = None  # encoded, centred
+    program: object = None
+    roles: object = None
+    gradients: list = field(default_factory=list)  # integers, one list per round
+    looks: list = field(default_factory=list)  # scores of the others in training, (rows, models)
+    predictions: list = field(default_factory=list)  # and in prediction
+
+
+@contextmanager
+def watch(monkeypatch):
+    """The openings of each party by name, while the context lasts."""
+    seen = {party: Seen() for party in "BCDK"}
+    with monkeypatch.context() as patch:
+        _keep_inputs(patch, seen)
+        _keep_openings(patch, seen)
+        yield seen
+
+
+def _keep_inputs(patch, seen):
+    feature_holder = least_squares.train_feature_holder
+
+    def train(channel, columns, roles, key, program, *more):
+        mine = seen[channel.me]
+        mine.columns, mine.roles, mine.program = columns, roles, program
+        return feature_holder(channel, columns, roles, key, program, *more)
+
+    patch.setattr(least_squares, "train_feature_holder", train)
+
+
+def _keep_openings(patch, seen):
+    open_masked, open_total = least_squares.open_masked, least_squares.open_total
+    score_total = linear_model.totals.open_total
+
+    def opened(channel, roles, requests):
+        answers = open_masked(channel, roles, requests)
+        seen[channel.me].gradients.append(answers)
+        return answers
+
+    def looked(channel, roles, key, own):
+        total = open_total(channel, roles, key, own)
+        seen[channel.me].looks.append(total - decode(own, SCORE_BITS))
+        return total
+
+    def predicted(channel, roles, key, own):
+        total = score_total(channel, roles, key, own)
+        seen[channel.me].predictions.append(total - decode(own, SCORE_BITS))
+        return total
+
+    patch.setattr(least_squares, "open_masked", opened)
+    patch.setattr(least_squares, "open_total", looked)
+    patch.setattr(linear_model.totals, "open_total", predicted)
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+
+def federation(frames, label, scheme="plain", seed=0, marks=None):
+    """Aligned beforehand, in the order of the tables; C holds the label, and marks if any."""
+    rows = len(label)
+    ids = [f"person-{row}" for row in range(rows)]
+    frames = {party: pd.DataFrame(frame).assign(id=ids) for party, frame in frames.items()}
+    frames["C"]["y"] = label
+    tables = {
+        party: PartyTable.from_frame(
+            frame.rename(columns=str), party=party, id="id", label="y" if party == "C" else None
+        )
+        for party, frame in frames.items()
+    }
+    fed = Federation(tables, scheme=scheme, security=112, seed=seed, keep_views=True)
+    nobody = np.empty(0, dtype=np.int64)
+    fed.plan = RowPlan(
+        {
+            party: RowShare(party, "plan", np.arange(rows), nobody, marks if party == "C" else None)
+            for party in tables
+        }
+    )
+    return fed
+
+
+def received(fed, party, name):
+    """The messages of that name that a party received, opened."""
+    return [
+        wire.decode(body)[1]
+        for _, sight, body in fed.transcript.view(party)
+        if sight.rsplit("/", 1)[-1] == name
+    ]
+
+
+# ---- from the first gradient to labels -----------------------------------------------------------
+
+
+def label_sums(seen, weighted=False):
+    """Σ x over the positive rows, (models, d), as the first gradient gives it to a feature holder.
+
+    At scores 0 the gradient is −Σ v t x with targets t = ±2; columns are centred.
+    """
+    first = np.vstack([np.atleast_2d(one) for one in seen.gradients[0]])
+    width = replace(seen.program, weighted=weighted).width(len(seen.columns), 0, seen.roles)
+    return -decode(first, width.sums) / 4
+
+
+def exact_sums(seen):
+    """B's columns as the integers that it computes on, and Σ x over the positive rows of these.
+
+    Exact where labels have no noise: −Σ t x with t = 4y − 2.
+    """
+    width = seen.program.width(len(seen.columns), 0, seen.roles)
+    columns = encode(seen.columns, width.columns)
+    first = np.rint(-seen.gradients[0][0][0] / 2**width.scores).astype(np.int64)
+    return columns, np.rint((first + 2 * columns.sum(axis=0)) / 4).astype(np.int64)
+
+
+def marked_sums(seen, folds, positives):
+    """Σ x over the known positives, as VFPU's models of all rows without a fold give it.
+
+    Without fold f the gradient is −(n/p_f) (Σ_{P∖f} x − p_f/u_f Σ_{U∖f} x). Over all folds each
+    known positive counts folds − 1 times and U is what P is not, since columns are centred.
+    """
+    rows = len(seen.columns)
+    without = positives * (folds - 1) / folds
+    each = 4 * label_sums(seen, weighted=True)[-folds:] * without / rows
+    return each.sum(axis=0) / ((folds - 1) * (1 + positives / (rows - positives)))
+
+
+# ---- from scores to columns ----------------------------------------------------------------------
+
+
+def recover_columns(views, truth, aux, rng, own):
+    """R² of each of the other's columns on rows that the attacker does not know, at least 0.
+
+    ``views`` is a list of arrays (rows, views). The attacker knows ``aux`` rows and regresses their
+    columns on its views, on their main directions (how many: what does best on the known rows, one
+    left out at a time), and on its own columns. The best of all these for each column counts, which
+    is more than an attacker can know.
+    """
+    known = rng.permutation(len(truth))[:aux]
+    rest = np.setdiff1d(np.arange(len(truth)), known)
+    found = [np.zeros(truth.shape[1]), _fit_best([own], truth, known, rest)]
+    for block in views:
+        left, size, _ = np.linalg.svd(block - block.mean(axis=0), full_matrices=False)
+        counts = range(1, int((size > 1e-6 * size[0]).sum()) + 1)
+        alone = [left[:, :count] for count in counts]
+        found.append(_fit_best(alone, truth, known, rest))
+        found.append(_fit_best(alone[-1:], truth, known, rest))
+        found.append(_fit_best([np.hstack([one, own]) for one in alone], truth, known, rest))
+    return np.max(found, axis=0)
+
+
+def _fit_best(designs, truth, known, rest):
+    """R² on the rest of the design that predicts each left-out known row best."""
+    best = np.full(truth.shape[1], -np.inf)
+    guess = np.zeros((len(rest), truth.shape[1]))
+    for given in designs:
+        given = given / np.maximum(given.std(axis=0), 1e-12)
+        model = RidgeCV(alphas=np.logspace(-8, 3, 12), alpha_per_target=True)
+        model.fit(given[known], truth[known])
+        better = model.best_score_ > best
+        best = np.where(better, model.best_score_, best)
+        guess[:, better] = model.predict(given[rest])[:, better]
+    return np.array(r2_score(truth[rest], guess, multioutput="raw_values"))
