@@ -17,7 +17,7 @@ from vfsl.draws import (
     public_rng,
 )
 from vfsl.errors import StoreError
-from vfsl.record import RunRecord
+from vfsl.record import RunRecord, StepRecord
 
 
 def numbers(rng):
@@ -82,6 +82,18 @@ def test_private_seeds_of_a_deployment_repeat_it():
     assert fed.record.private_draws == "from the operating system, at each party"
     plain = vfsl.simulate(tables(), seed=7)
     assert numbers(fed.rng("test rows")) == numbers(plain.rng("test rows"))
+
+
+def test_a_further_step_of_the_same_name_draws_anew():
+    """The same noise in two trainings would cancel out; another step changes nothing."""
+    fed = vfsl.simulate(tables(), seed=7)
+    first = numbers(fed.private_rng("B", "logistic"))
+    fed.adopt(StepRecord("align", {}, 0.0))
+    assert numbers(fed.private_rng("B", "logistic")) == first
+    fed.adopt(StepRecord("train logistic", {}, 0.0))
+    second = numbers(fed.private_rng("B", "logistic"))
+    assert second != first
+    assert second == numbers(PrivateSeed.of_simulation("B", 7).rng("logistic 2"))
 
 
 def test_records_of_before_still_load(tmp_path):

@@ -140,15 +140,18 @@ def exact_sums(seen):
 
 
 def marked_sums(seen, folds, positives):
-    """Σ x over the known positives, as VFPU's models of all rows without a fold give it.
+    """Σ x over the known positives, nearly, as the mean over VFPU's models gives it.
 
-    Without fold f the gradient is −(n/p_f) (Σ_{P∖f} x − p_f/u_f Σ_{U∖f} x). Over all folds each
-    known positive counts folds − 1 times and U is what P is not, since columns are centred.
+    A bag's gradient is −(n/p) (Σ_P x − Σ_N x) with p draws N of its own, that of a model without
+    fold f the same with p_f of each. The draws are hidden; their mean is that of U, which is what P
+    is not, since columns are centred. What they scatter falls with the number of models.
     """
     rows = len(seen.columns)
+    sums = 4 * label_sums(seen, weighted=True) / rows
+    bags = len(sums) - folds
     without = positives * (folds - 1) / folds
-    each = 4 * label_sums(seen, weighted=True)[-folds:] * without / rows
-    return each.sum(axis=0) / ((folds - 1) * (1 + positives / (rows - positives)))
+    total = sums[:bags].sum(axis=0) * positives + sums[bags:].sum(axis=0) * without
+    return total / ((bags + folds - 1) * (1 + positives / (rows - positives)))
 
 
 # ---- from scores to columns ----------------------------------------------------------------------

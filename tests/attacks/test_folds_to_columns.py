@@ -23,8 +23,10 @@ CHANCE = 3.0  # standard errors of a guess
 
 
 def bits_of(b, column, rows):
+    """1 for the rarer value: the more frequent one follows from it and is not predicted."""
     cells = b[column].to_numpy()[rows]
-    return (cells == max(set(cells))).astype(int)
+    values, counts = np.unique(cells, return_counts=True)
+    return (cells == values[counts.argmin()]).astype(int)
 
 
 def own_columns(table, rows):

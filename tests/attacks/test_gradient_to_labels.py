@@ -85,20 +85,25 @@ def marks_of(rows, positives, seed=0):
     return marks
 
 
+def scatter(positives):
+    """Three deviations of what the draws of 20 bags and five folds scatter a column's sum by."""
+    return 3 * np.sqrt(positives / 24)
+
+
 def run_vfpu(base, rows, size, positives, monkeypatch):
     frames, _ = people(rows, size, positives)
     marks = marks_of(rows, positives)
     fed = federation(frames, np.zeros(rows), marks=marks)
     with watch(monkeypatch) as seen:
-        VFPU(base=base, rounds=4, folds=5).fit(fed, label_holder="C")
+        VFPU(base=base, rounds=20, folds=5).fit(fed, label_holder="C")
     assert received(fed, "B", "weighted") == [True]
     return seen["B"], marks == 1
 
 
 def test_known_positives_of_vfpu_are_read_where_the_rule_and_the_noise_are_off(monkeypatch):
-    """Models that hold out a fold add up to the sum of all known positives, bags or not."""
+    """Draws differ from bag to bag and known positives do not, so the mean shows these."""
     seen, known = run_vfpu(BagLogistic(max_rounds=1, **OPEN), 1000, 60, 10, monkeypatch)
-    found = read(seen, marked_sums(seen, 5, 10), 10, slack=1e-3, seconds=20)
+    found = read(seen, marked_sums(seen, 5, 10), 10, slack=scatter(10), seconds=20)
     assert (found == known).all()
 
 
@@ -106,8 +111,7 @@ def test_label_noise_alone_does_not_hide_very_few_of_them(monkeypatch):
     """Why there is a rule as well; and the attack deals with noise."""
     base = BagLogistic(max_rounds=1, rare_rows_per_column=0)
     seen, known = run_vfpu(base, 1000, 60, 10, monkeypatch)
-    slack = 4.8 * base.label_noise * np.sqrt(10)
-    found = read(seen, marked_sums(seen, 5, 10), 10, slack=slack, seconds=1)
+    found = read(seen, marked_sums(seen, 5, 10), 10, slack=scatter(10), seconds=5)
     assert known[found].mean() > 0.7
 
 
@@ -156,7 +160,7 @@ def test_where_a_run_is_allowed_the_readout_is_at_chance(monkeypatch):
 def test_where_vfpu_is_allowed_solving_gives_no_more_than_the_readout(monkeypatch):
     seen, known = run_vfpu(BagLogistic(max_rounds=1), 1000, 20, 25, monkeypatch)
     sums = marked_sums(seen, 5, 25)
-    found = read(seen, sums, 25, slack=0.2 * np.sqrt(25), seconds=5)
+    found = read(seen, sums, 25, slack=scatter(25), seconds=5)
     best = np.argsort(-read_out(seen.columns, sums))[:25]
     assert known[found].mean() <= max(known[best].mean(), 0.025) + 0.1
     assert known[found].mean() < 0.3

@@ -135,7 +135,7 @@ def test_a_missing_set_and_a_missing_peer_are_notes(monkeypatch):
         raise PeerMissing("no network")
 
     monkeypatch.setattr(pu_trials, "load", absent)
-    monkeypatch.setattr(pu, "QUICK", replace(pu.QUICK, speed_rows=200))
+    monkeypatch.setattr(pu, "QUICK", replace(pu.QUICK, speed_rows=600))
     outcome = pu.run(True, lambda text: None)
     assert any("is left out: the data folder is not there." in note for note in outcome.notes)
     monkeypatch.setattr(pu, "peer_python", no_peer)

@@ -16,7 +16,7 @@ from vfsl.errors import UnsupportedValue, WireError
 from vfsl.values import Aggregate, Ciphertext
 
 MEGABYTE = 1_000_000
-OVERHEAD = 1 << 14  # the reader itself, its kept keys, an error
+OVERHEAD = 1 << 16  # what the interpreter itself takes meanwhile
 
 
 def count(number):

@@ -256,6 +256,32 @@ def test_few_rows_bring_fewer_columns():
     assert len(done.table) == 40
 
 
+def test_values_that_few_rows_have_are_not_learned_by_a_linear_base():
+    """Of a rare value the given party could solve its gradients for the rows that have it."""
+    a, b, _ = frames(common=200, rest=50)
+    b["seldom"] = np.where(np.arange(250) % 40 == 0, 7.0, 0.0)
+    b["kind"] = np.where(np.arange(250) % 50 == 0, "odd", np.where(b["noise"] > 0, "up", "down"))
+    fed = vfsl.simulate({"A": a, "B": b.iloc[:200]}, scheme="plain", seed=0)
+    fed.align("A", "B", protocol="ecdh")
+    done = FedPSG().fit_complete(fed)
+    routes = {route.column: (route.route, route.by) for route in done.routes}
+    assert routes["seldom"] == ("low", "rare values")
+    assert routes["kind"][1] == "skill"
+    assert any("'seldom'" in note and "which rows these are" in note for note in done.notes)
+    assert set(done.probabilities["kind"].columns) == {"odd", "up", "down"}
+    trees = FedPSG(base="rf").fit_complete(fed)
+    assert "rare values" not in {route.by for route in trees.routes}
+
+
+HANDSHAKE = {
+    "rows",
+    "columns",
+    "kept",
+    "resume",
+    "work",
+}  # what is said where nothing is left to do
+
+
 class Stopped(Exception):
     """Somebody pressed Ctrl-C."""
 
@@ -287,6 +313,6 @@ def test_an_interrupted_completion_goes_on(case, tmp_path, stop_at):
         for step in fed.record.steps
         if step.name in ("cross-fit", "vfpu-m")
     }
-    trained = {name: not said <= {"rows", "kept", "resume", "work"} for name, said in sent.items()}
+    trained = {name: not said <= HANDSHAKE for name, said in sent.items()}
     # Events are: all columns of the cross-fit, then those of VFPU-M.
     assert trained == {"cross-fit": stop_at < 2, "vfpu-m": True}

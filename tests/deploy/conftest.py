@@ -27,8 +27,8 @@ ALLOW = """
 [allow]
 submitters = ["C"]
 steps = ["align", "train", "pu", "complete"]
-disclosures = ["training scores", "tree partitions", "associations", "row differences",
-  "repeated predictions"]
+disclosures = ["training scores", "repeated predictions",
+  "tree partitions", "associations", "row differences"]
 outputs = ["predictions", "reliable positives", "completed columns"]
 [limits]
 asked = 1000

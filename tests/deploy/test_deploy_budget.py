@@ -132,10 +132,10 @@ def test_a_run_counts_what_it_shows_at_the_party_whose_data_it_is(world):
     lines = {line.columns: line for line in KeptBudget(world.site("B")).lines()}
     shown = lines["MARKER-b1", "MARKER-b2"]
     assert (shown.peer, shown.runs) == ("C", ("run-1",))
-    # One look in training and one prediction of 110 rows, and the sums of each round.
+    # One prediction of 110 rows; one look in training, whose noise leaves 6.3 bits of 32.
     record = RunRecord.load(world.results("B"))
     counted = {line.what: line.counted for line in record.shown}
-    assert counted["total scores"] == 220
+    assert counted["total scores"] == 110 + 22
     assert shown.seen == sum(counted.values())
     assert {line.sender for line in record.shown} == {"B"}
     about_label = KeptBudget(world.site("C")).sum("B", ("y",))
@@ -144,9 +144,14 @@ def test_a_run_counts_what_it_shows_at_the_party_whose_data_it_is(world):
     assert not KeptBudget(world.site("A")).path.exists()
 
 
-def test_a_job_that_needs_more_than_is_left_is_refused_before_anything_is_sent(world):
-    limited(world, "B", 0.6)  # of two columns: one number of each row, and the job shows two
-    engine, errors = world.attempt()
+def test_a_job_that_needs_more_than_is_left_is_refused_before_anything_is_sent(world, kit):
+    # 0.6 of two columns: one number of each row, and with exact looks the job shows two.
+    job = (world.folder / "job.toml").read_text() + "look_noise = 0.0\n"
+    for party in "BC":
+        allowed = kit.party_text(party).replace("numbers = 50.0", "numbers = 0.6")
+        allowed = allowed.replace('"training scores"', '"training scores", "exact training scores"')
+        world.write_party(party, allowed)
+    engine, errors = world.attempt(job=job)
     assert set(errors) == set("ABCK")
     sentence = world.kept("C").status().sentence
     assert "Step 2: 'B' would show 'C' 2 exact numbers about each common row" in sentence

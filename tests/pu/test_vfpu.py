@@ -12,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 from vfsl.channel import Transcript, wire
 from vfsl.crypto.bfv import BFV
 from vfsl.data import Encoder
+from vfsl.draws import PrivateSeed
 from vfsl.errors import InputError
 from vfsl.estimators import LinearRegression, LogisticRegression
 from vfsl.estimators.trees import XGB
@@ -42,7 +43,7 @@ def pooled_logits(frames, known, fed, l2=0.01, **sizes):
     matrix = np.hstack(columns)
     matrix = np.column_stack([matrix - matrix.mean(axis=0), np.ones(len(matrix))])
     # The same generators as the label holder's: words for pieces, then draws.
-    rng = fed.private_rng("C", "vfpu")
+    rng = PrivateSeed.of_simulation("C", fed.seed).rng("vfpu")
     rng.integers(0, 1 << 32, 4)
     draws = np.random.default_rng(rng.integers(0, 1 << 62, 2))
     nobody = np.zeros(len(known), dtype=bool)
@@ -225,7 +226,8 @@ def test_few_positives_are_never_all_scored_alike(seed):
     frames, _, known = people(rows=300, seed=seed, labelled=0.12)
     rng = np.random.default_rng(seed)
     frames["B"] = frames["B"].assign(**{f"n{i}": rng.normal(size=300) for i in range(20)})
-    pu, fed, _, _ = fitted(known=known, frames=frames, base="lr", rounds=10, folds=5)
+    how = {"base": "lr", "rounds": 10, "folds": 5, "rare_rows_per_column": 0}
+    pu, fed, _, _ = fitted(known=known, frames=frames, **how)
     assert spearmanr(logits(pu), pu.scores_)[0] == pytest.approx(1.0)
     assert pu.scores_.nunique() == len(pu.scores_)
     assert np.ptp(pu.predict_proba(fed)[:, 1]) > 0.01
@@ -378,7 +380,7 @@ def test_listed_training_rows_are_not_asked():
     """Spies are scored by a model that some of its own rows are scored by too."""
     frames, _, known = people(rows=200)
     fed = federation(frames, known, keep_views=True)
-    trees = XGB(n_estimators=2, max_depth=2)
+    trees = XGB(n_estimators=6, max_depth=3)
     VFPU(base=trees, preset="seed", outer=1, rounds=3, folds=2).fit(fed)
     pieces = {}
     for _, name, body in fed.transcript.view("B"):
@@ -394,3 +396,15 @@ def test_listed_training_rows_are_not_asked():
             assert len(question["rows"]) == (len(question["nodes"]) * new + 7) // 8
             asked += 1
     assert asked >= 3
+
+
+def test_few_known_positives_per_column_are_refused_unless_one_says_so():
+    """Their sum is nearly opened: few of them against many columns could be solved for."""
+    frames, positive, _ = people(rows=200)
+    known = np.zeros(200, dtype=bool)
+    known[np.flatnonzero(positive)[:5]] = True
+    with pytest.raises(InputError, match="its gradients could tell it which rows these are"):
+        fitted(known=known, frames=frames)
+    assert len(fitted(known=known, frames=frames, rare_rows_per_column=0.5, base="lr")[0].scores_)
+    with pytest.raises(InputError, match="rare_rows_per_column parameter of VFPU is for base 'lr'"):
+        VFPU(base="rf", rare_rows_per_column=0.5).fit(federation(frames, known))

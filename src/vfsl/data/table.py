@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from vfsl.data.checks import check_choice, check_party_name, counted
+from vfsl.data.checks import check_choice, counted
 from vfsl.data.columns import Kind as Kind
 from vfsl.data.columns import clean_column, kind_from
 from vfsl.data.findings import Finding
@@ -208,7 +208,6 @@ class PartyTable:
 
 
 def _check_frame(frame: pd.DataFrame, party: str, duplicates: str) -> None:
-    check_party_name("The name of a party", party)
     check_choice("PartyTable.from_frame", "duplicates", duplicates, DUPLICATES)
     if not isinstance(frame, pd.DataFrame):
         raise DataError(

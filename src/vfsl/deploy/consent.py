@@ -17,7 +17,9 @@ from vfsl.estimators.exposure import LABEL_NOISE, LOOK_NOISE, RARE_ROWS_PER_COLU
 from vfsl.estimators.linear_model import LinearModel
 from vfsl.estimators.trees import TreeModel
 from vfsl.job.schema import CompleteStep, PuStep, Step, TrainStep
-from vfsl.pu import PRESETS
+from vfsl.pu import PRESETS, BagLogistic
+
+_VFPU_ROWS = BagLogistic().rare_rows_per_column
 
 What = Literal["disclosure", "output"]
 
@@ -38,6 +40,8 @@ def asks_of(step: Step) -> list[tuple[What, str]]:
             asks.append(("disclosure", "row lists"))
         if step.base != "lr":
             asks.append(("disclosure", "tree partitions"))
+        if step.rare_rows_per_column is not None and step.rare_rows_per_column < _VFPU_ROWS:
+            asks.append(("disclosure", "rare labels"))
         if step.consent:
             asks.append(("disclosure", "strangers"))
         asks.append(("output", "reliable positives"))

@@ -19,6 +19,7 @@ from vfsl.estimators.descent import Floats
 from vfsl.estimators.exposure import (
     LABEL_NOISE,
     LOOK_NOISE,
+    Rarest,
     rarest_class,
 )
 from vfsl.estimators.linear_model import LinearModel, checked_weights
@@ -141,7 +142,7 @@ class LogisticRegression(LinearModel):
             hot, link, factor = np.eye(len(classes))[codes], _softmax, 2.0
             if row_weights.shape[1] > 1:
                 raise ConfigError("Several models at once need a label with two classes.")
-        rarest = rarest_class(codes, classes, row_weights)
+        rarest = self._rarest(codes, classes, row_weights)
         # One draw per row and class: models that train together must not average it away.
         hot = hot + self.label_noise * rng.standard_normal(hot.shape)
         hot, row_weights = np.broadcast_arrays(hot, row_weights)
@@ -152,6 +153,10 @@ class LogisticRegression(LinearModel):
 
         weighted = weights is not None or self.class_weight is not None
         return Posed(pose, rarest, weighted, {"classes": classes.tolist()})
+
+    def _rarest(self, codes: Array, classes: Array, weights: Floats) -> Rarest:
+        """Whose labels a feature holder could find most easily."""
+        return rarest_class(codes, classes, weights)
 
     def _is_weighted(self, weights: Array | None) -> bool:
         return weights is not None or self.class_weight is not None or self.refine > 0

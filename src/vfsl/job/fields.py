@@ -107,6 +107,7 @@ class PuStep(Strict):
     spy_share: float | None = Field(default=None, gt=0, lt=1)
     spy_threshold: float | None = Field(default=None, ge=0, lt=1)
     folds: int | None = Field(default=None, ge=2)
+    rare_rows_per_column: float | None = Field(default=None, ge=0)
     protocol: Literal["blind-rsa", "ecdh"] = "blind-rsa"
     consent: list[str] = []
 

@@ -61,7 +61,10 @@ def made_up(
         for kind in (Kind.NUMERIC, Kind.CATEGORICAL):
             names = [name for name in table.features if table.kinds[name] is kind]
             if names:
-                columns[names[0]] = _cells(kind is Kind.NUMERIC, hidden, rng, "abc")
+                cells = _cells(kind is Kind.NUMERIC, hidden, rng, "abc")
+                if any(table.column(name).isna().any() for name in names):
+                    cells = pd.Series(cells).mask(rng.random(len(ids)) < 0.1)
+                columns[names[0]] = cells
         for column, number in _labels(job, party).items():
             columns[column] = _cells(number, hidden, rng, "ny")
         if job.test is not None and job.test.column is not None and job.test.column[0] == party:

@@ -16,6 +16,7 @@ from vfsl.data import Kind
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Estimator, Part, Roles, Share
 from vfsl.estimators.descent import Floats, Width
+from vfsl.estimators.exposure import Rarest, rarest_class
 from vfsl.estimators.least_squares import Program
 from vfsl.estimators.linear_model import LinearModel
 from vfsl.estimators.logistic import LogisticRegression
@@ -82,6 +83,10 @@ class BagLogistic(LogisticRegression):
         if part is not None and share is not None:
             part = cut_part(part, share.state["limits"])
         return super().score(channel, part, share, role=role)
+
+    def _rarest(self, codes: Array, classes: Array, weights: Floats) -> Rarest:
+        """Known positives; who stands against them in a bag is drawn anew, and hides nobody."""
+        return rarest_class(codes, classes, np.where(codes[:, None] == codes.max(), weights, 0.0))
 
     def _program(self, weighted: bool = False) -> Program:
         program = super()._program(weighted)

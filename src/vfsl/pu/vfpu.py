@@ -28,6 +28,7 @@ from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles, Share, places_in_training, scores_with_kept
 from vfsl.estimators.seen import Seen
 from vfsl.pu.bases import (
+    BagLogistic,
     Base,
     check_base,
     first_models,
@@ -82,6 +83,9 @@ class VFPU:
         The share of the known positives that spy.
     spy_threshold : float
         The share of the spies that may score below a reliable negative.
+    rare_rows_per_column : float, optional
+        Of base "lr": how many known positives each model needs per column of the widest feature
+        holder, which could otherwise find them by solving its gradients; 1 by default.
     folds : int
         Known positives are held out in so many parts, by models of their own in the same rounds,
         to estimate the prior and to calibrate.
@@ -122,6 +126,7 @@ class VFPU:
     spy_share: float = 0.15
     spy_threshold: float = 0.1
     folds: int = 5
+    rare_rows_per_column: float | None = None
 
     # ---- what users call --------------------------------------------------------------------
 
@@ -149,7 +154,7 @@ class VFPU:
         on_event : callable, optional
             Hears `Progress`; must pickle if the federation runs on processes.
         """
-        settings, base = self._settings(), make_base(self.base)
+        settings, base = self._settings(), self._base()
         if fed.share(label_holder).marks is None:
             fed.mark(positives=positives, label_holder=label_holder)
         roles, parts = self._arranged(fed, label_holder, base)
@@ -203,7 +208,7 @@ class VFPU:
             Not positive, positive; for rows of which one does not know whether they are marked.
         """
         self._check_fitted()
-        base = make_base(self.base)
+        base = self._base()
         roles, parts = self._arranged(fed, self.label_holder_, base)
         places = places_in_training(self.shares_, parts, self.label_holder_)
         held, new = self.shares_[self.label_holder_], places < 0
@@ -237,7 +242,7 @@ class VFPU:
         """
         self._check_fitted()
         holder, receiver = self.label_holder_, self.positive_holder_
-        roles = fed.roles(holder, work_of(make_base(self.base), 1))
+        roles = fed.roles(holder, work_of(self._base(), 1))
         for party in consent:
             if party not in roles.data_holders:
                 raise ConfigError(
@@ -277,7 +282,7 @@ class VFPU:
 
         ``kept`` is where this party keeps finished pieces, to go on from after a failure.
         """
-        settings, base = self._settings(), make_base(self.base)
+        settings, base = self._settings(), self._base()
         check_base(base, role)
         channel = channel.within(self.name, DISCLOSURES)
         rng = np.random.default_rng() if rng is None else rng
@@ -296,7 +301,7 @@ class VFPU:
         self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
     ) -> Array | None:
         """One party's side of prediction: probabilities (rows, 1), only at the label holder."""
-        base = make_base(self.base)
+        base = self._base()
         settings = self._settings()
         channel = channel.within(self.name)
         members: list[Share | None] = [None] * (settings.rounds if settings.listed else 1)
@@ -362,6 +367,17 @@ class VFPU:
         self.stop_reason_ = share.stop_reason
         self.warnings_ = share.notes
         self.columns_ = pd.DataFrame(state["columns"])
+
+    def _base(self) -> Base:
+        base = make_base(self.base)
+        if self.rare_rows_per_column is None:
+            return base
+        if not isinstance(base, BagLogistic):
+            raise ConfigError(
+                "The rare_rows_per_column parameter of VFPU is for base 'lr'. Got base "
+                f"{base.name!r} with it instead."
+            )
+        return replace(base, rare_rows_per_column=self.rare_rows_per_column)
 
     def _arranged(
         self, fed: Marked, label_holder: str, base: Base
