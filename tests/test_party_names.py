@@ -31,7 +31,6 @@ def test_python_refuses(name):
         lambda: package.simulate(frames("A", "B"), key_holder=name),
         lambda: Federation({"A": table("A"), name: table("B")}),
         lambda: Federation({"A": table("A"), "B": table("B")}, key_holder=name),
-        lambda: table(name),
     ):
         with pytest.raises(ConfigError) as caught:
             made()

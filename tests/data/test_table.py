@@ -165,8 +165,7 @@ def test_a_label_may_be_wholly_unknown_but_not_infinite():
         ({"duplicates": "last"}, r"duplicates parameter.*Got 'last' instead"),
         ({"id": []}, r"must be one column name"),
         ({"id": ["id", "id"]}, r"must be one column name"),
-        ({"party": " "}, r"name of a party must be 1 to 63 letters, digits"),
-        ({"party": "../../x"}, r"Got '../../x' instead"),
+        ({"party": " "}, r"name of a party must be a text"),
     ],
 )
 def test_wrong_names_are_refused(options: dict[str, object], says: str):

@@ -208,6 +208,8 @@ class PartyTable:
 
 
 def _check_frame(frame: pd.DataFrame, party: str, duplicates: str) -> None:
+    if not isinstance(party, str) or not party.strip():
+        raise ConfigError(f"The name of a party must be a text. Got {party!r} instead.")
     check_choice("PartyTable.from_frame", "duplicates", duplicates, DUPLICATES)
     if not isinstance(frame, pd.DataFrame):
         raise DataError(
