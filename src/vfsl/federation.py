@@ -99,6 +99,8 @@ def simulate(
     -------
     Federation
     """
+    for party in tables:
+        check_party_name("The name of a party", party)
     made = {
         party: (declare_label(table, labels[party]) if labels and party in labels else table)
         if isinstance(table, PartyTable)
