@@ -53,8 +53,6 @@ rounds = 10
 do = "complete"
 given = "shop"
 missing = "bank"
-rounds = 3
-folds = 3
 
 [[steps]]                  # 4: a model of the common rows
 do = "train"
