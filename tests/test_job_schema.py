@@ -49,7 +49,7 @@ def placed(section, field, value):
     if section in STEP_FIELDS:
         number = len(content["steps"]) - 1
         step = content["steps"][number]
-        if section == "train" and field not in step and field != "rows":
+        if section == "train" and field not in step and field not in ("rows", "accept"):
             step["model"] = next(model for model in TRAINABLE if field in settings_of(model))
         step[field] = value
         return content, f"steps[{number}].{field}"
@@ -167,6 +167,10 @@ def test_an_unknown_field_is_named_with_the_nearest_one(section, field, data):
                 },
             ],
             "steps[1].switches.self_trian is not a known field; did you mean 'self_train'?",
+        ),
+        (
+            [ALIGN, {"do": "train", "model": "risa", "label": ["C", "y"]}],
+            "steps[1].accept must be ['label-disclosure'] with model = 'risa', which tells",
         ),
         ([ALIGN, {"do": "evaluate"}], "steps[1] must come after a train step"),
         (

@@ -189,6 +189,11 @@ class Federation:
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         self._fingerprint_keys = {party: secrets.token_bytes(32) for party in tables}
 
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{party} {len(table):,} rows" for party, table in self.tables.items())
+        aligned = "not aligned" if self.plan is None else f"{len(self.plan.overlap):,} common rows"
+        return f"<Federation of {sizes}; {aligned}; {len(self._steps)} steps>"
+
     # ---- steps --------------------------------------------------------------------------------
 
     def align(

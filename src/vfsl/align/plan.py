@@ -51,6 +51,10 @@ class RowShare:
     rest: RowNumbers
     marks: npt.NDArray[np.int8] | None = None
 
+    def __repr__(self) -> str:
+        marked = "" if self.marks is None else ", marked"
+        return f"<RowShare of {self.party}: {len(self.overlap):,} common rows{marked}>"
+
     def with_marks(self, marks: npt.NDArray[np.int8]) -> RowShare:
         """The same share with P/U marks."""
         if marks.shape != self.overlap.shape or not np.isin(marks, (-1, 1)).all():
@@ -125,6 +129,10 @@ class RowPlan:
                 f"The shares of {', '.join(map(repr, self.shares))} are not of one row plan; "
                 "align again."
             )
+
+    def __repr__(self) -> str:
+        rests = ", ".join(f"{party} {len(one.rest):,}" for party, one in self.shares.items())
+        return f"<RowPlan: {len(self.overlap):,} common rows; other rows: {rests}>"
 
     def __getitem__(self, party: str) -> RowShare:
         if party not in self.shares:

@@ -134,6 +134,10 @@ def train(
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="risa: how many.")] = None,
     variant: Annotated[str | None, typer.Option(help="risa: plus or paper.")] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(help="risa: label-disclosure; it tells the other parties training labels."),
+    ] = None,
     protocol: Protocol = "blind-rsa",
     scheme: Scheme = "auto",
     seed: int = 0,
@@ -142,9 +146,15 @@ def train(
 ) -> None:
     """Align tables and train a model on the rows in common; RISA on all rows."""
     holder, column = next(iter(pairs("--label", label).items()))
+    if model == "risa" and not accept:
+        raise ConfigError(
+            "RISA's gradients tell the other parties the labels of the rows that they train on; "
+            "say --accept label-disclosure if they may know them."
+        )
     step = {
         "do": "train",
         "model": model,
+        "accept": accept or [],
         "label": [holder, column],
         "l2": l2,
         "refine": refine,

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from vfsl.cli.options import record_in
 from vfsl.cli.screen import out
+from vfsl.errors import ConfigError
 from vfsl.report import summarise, write_page
 
 Folder = Annotated[Path, typer.Argument(help="A folder with a run record.")]
@@ -71,8 +72,11 @@ def report(
     to: Annotated[
         Path | None, typer.Option("--out", help="The page; report.html in the folder by default.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     """Write the report page of a run."""
+    if to is not None and to.exists() and not force:
+        raise ConfigError(f"{to} exists; choose another name, or say --force to replace it.")
     path = to or folder / "report.html"
     write_page(record_in(folder), path)
     out.print(f"Report: {path}")

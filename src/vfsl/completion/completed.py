@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -48,6 +49,11 @@ class Completion:
     shift: Shift | None = None
     notes: tuple[str, ...] = ()
     adviser: Any = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        counts = Counter(column.verdict for column in self.columns.values())
+        verdicts = ", ".join(f"{verdict}: {count}" for verdict, count in counts.items())
+        return f"<Completion of {len(self.columns)} columns for {len(self.ids):,} rows; {verdicts}>"
 
     @cached_property
     def table(self) -> pd.DataFrame:

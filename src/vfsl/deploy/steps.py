@@ -76,7 +76,7 @@ def train_step(site: Site, channel: Channel, step: TrainStep) -> Outcome:
     model.label_ = step.label
     if share is not None:
         model.shares_ = {site.me: share}
-        save_model(model, site.work, f"model-{site.number}")
+        save_model(model, site.work, f"model-{site.number}", force=True)
     metrics = _predict(site, channel.within("predict"), model, part, share, roles)
     if share is None:
         return Outcome(f"train {model.name}", settings, metrics)

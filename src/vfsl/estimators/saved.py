@@ -27,7 +27,9 @@ MODELS: dict[str, type[LinearRegression] | type[LogisticRegression] | type[TreeM
 }
 
 
-def save_model(model: Model, folder: str | Path, name: str = "model") -> None:
+def save_model(
+    model: Model, folder: str | Path, name: str = "model", *, force: bool = False
+) -> None:
     """Write NAME.json and, for each party, parties/PARTY/NAME-share.json.
 
     Parameters
@@ -36,10 +38,13 @@ def save_model(model: Model, folder: str | Path, name: str = "model") -> None:
         Fitted.
     folder : str or Path
     name : str
+    force : bool
+        Replace a model of that name; otherwise it is refused.
     """
     if not hasattr(model, "shares_"):
         raise ConfigError(f"{type(model).__name__} is not fitted yet: call fit first.")
     folder = Path(folder)
+    check_no_model(folder, name, force)
     save_shares(model.shares_, folder, name)
     public = {
         "format": FORMAT,
@@ -49,6 +54,13 @@ def save_model(model: Model, folder: str | Path, name: str = "model") -> None:
         "settings": _settings(model),
     }
     store.write_json(folder / f"{name}.json", public)
+
+
+def check_no_model(folder: Path, name: str, force: bool) -> None:
+    """Refuse to write over a model."""
+    path = folder / f"{name}.json"
+    if path.exists() and not force:
+        raise ConfigError(f"{path} exists; give another name, or force=True to replace it.")
 
 
 def save_shares(shares: Mapping[str, Share], folder: Path, name: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from vfsl import store
 from vfsl.errors import ConfigError, StoreError
-from vfsl.estimators.saved import FORMAT, load_share, save_shares
+from vfsl.estimators.saved import FORMAT, check_no_model, load_share, save_shares
 from vfsl.evidence.encoders import CNN, MLP, recipe_for
 from vfsl.evidence.risa import RISA
 
@@ -22,7 +22,7 @@ _ENCODERS: dict[str, type[MLP] | type[CNN]] = {"mlp": MLP, "cnn": CNN}
 _NOT_SAVED = ("encoder", "checkpoints", "checkpoint_every", "on_event", "device")
 
 
-def save_risa(model: RISA, folder: str | Path, name: str = "model") -> None:
+def save_risa(model: RISA, folder: str | Path, name: str = "model", *, force: bool = False) -> None:
     """Write NAME.json and, for each party, parties/PARTY/NAME-share.json.
 
     Parameters
@@ -31,6 +31,8 @@ def save_risa(model: RISA, folder: str | Path, name: str = "model") -> None:
         Fitted, with networks of ours: a torch module of your own is yours to keep.
     folder : str or Path
     name : str
+    force : bool
+        Replace a model of that name; otherwise it is refused.
     """
     if not hasattr(model, "shares_"):
         raise ConfigError("RISA is not fitted yet: call fit first.")
@@ -40,6 +42,7 @@ def save_risa(model: RISA, folder: str | Path, name: str = "model") -> None:
     settings = {field: getattr(model, field) for field in chosen}
     if settings["switches"] is not None:
         settings["switches"] = dict(settings["switches"])
+    check_no_model(folder, name, force)
     save_shares(model.shares_, folder, name)
     public = {
         "format": FORMAT,

@@ -244,7 +244,11 @@ def _steps(draft: Draft) -> list[str]:
         return parts
     label = f"label = {_text(list(draft.label))}"
     parts.append(_step("train", f"model = {_text(_model(draft)[0])}", label, *_model(draft)[1:]))
-    risa = ['model = "risa"           # all rows of all parties; needs PyTorch', label]
+    risa = [
+        'model = "risa"           # all rows of all parties; needs PyTorch',
+        'accept = ["label-disclosure"]  # it tells the others the labels of the rows they train on',
+        label,
+    ]
     parts.append(_step("train", *risa, active=False))
     if tested:
         parts.append(_step("evaluate"))

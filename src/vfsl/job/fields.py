@@ -155,6 +155,7 @@ class TrainStep(Strict):
     model: Literal["linear", "logistic", "rf", "gbdt", "xgb", "lgb", "risa"]
     label: tuple[str, str] = Field(strict=False)
     rows: Literal["common", "completed"] = "common"
+    accept: list[Literal["label-disclosure"]] = []  # what RISA tells the other parties
     # linear models
     l2: float | None = Field(default=None, ge=0)
     max_rounds: int | None = Field(default=None, ge=1)
@@ -214,6 +215,12 @@ class TrainStep(Strict):
                 f".rows must be 'common' with model = 'risa', which uses every row already. Got "
                 f"{self.rows!r} instead"
             )
+        if (self.model == "risa") != ("label-disclosure" in self.accept):
+            raise ValueError(
+                ".accept must be ['label-disclosure'] with model = 'risa', which tells the other "
+                "parties the labels of the rows that they train on, and with no other model. Got "
+                f"model = {self.model!r} with {list(self.accept)} instead"
+            )
         return self
 
     def estimator(self) -> Model | RISA:
@@ -229,7 +236,8 @@ class TrainStep(Strict):
         return made
 
     def _given(self) -> dict[str, Any]:
-        return self.model_dump(exclude={"do", "model", "label", "rows"}, exclude_none=True)
+        mine = {"do", "model", "label", "rows", "accept"}
+        return self.model_dump(exclude=mine, exclude_none=True)
 
 
 def _check_switches(variant: str, switches: dict[str, Any]) -> None:

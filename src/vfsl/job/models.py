@@ -19,11 +19,14 @@ AnyModel = Model | RISA
 
 
 def keep_model(model: AnyModel, folder: Path, name: str) -> None:
-    """Write a fitted model, each party's share into its own folder."""
+    """Write a fitted model, each party's share into its own folder.
+
+    A step that is done again after an interruption replaces what it had written.
+    """
     if isinstance(model, RISA):
-        save_risa(model, folder, name)
+        save_risa(model, folder, name, force=True)
     else:
-        save_model(model, folder, name)
+        save_model(model, folder, name, force=True)
 
 
 def take_up_model(folder: Path, name: str) -> AnyModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import tempfile
 from functools import reduce
 from pathlib import Path
 
@@ -129,9 +130,17 @@ def federation_of(
 
 
 def check_free(out: Path) -> None:
-    """Refuse to write where something is."""
+    """Refuse to write where something is, or where nothing can be written."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"The output folder {out} exists and is not empty; choose another name.")
+    above = next(place for place in out.absolute().parents if place.exists())
+    try:
+        tempfile.TemporaryDirectory(dir=above).cleanup()
+    except OSError as error:
+        raise ConfigError(
+            f"The output folder {out} cannot be made: {above} takes no folder "
+            f"({error.strerror or error}); choose another place."
+        ) from None
 
 
 def _fingerprint(job: Job, folder: Path) -> str:

@@ -53,14 +53,24 @@ def verdicts(run: Run) -> list[Verdict]:
 
 
 def cautions(run: Run) -> list[str]:
-    """What a reader must know before believing the ledger's words."""
-    schemes = {str(step["settings"].get("scheme", "")) for step in run["steps"]}
-    if run["scheme"] == "plain" or "plain" in schemes:
-        return [
+    """What a reader must know before anything else on the page."""
+    found = []
+    if _is_plain(run):
+        found.append(
             "This run used the scheme “plain”: what is called ciphertext was not encrypted. It is "
             "for trying things out on one machine."
-        ]
-    return []
+        )
+    if any(step["name"] == "train risa" for step in run["steps"]):
+        found.append(
+            "This run trained RISA, whose gradients tell the other parties the labels of the rows "
+            "that they train on."
+        )
+    return found
+
+
+def _is_plain(run: Run) -> bool:
+    schemes = {str(step["settings"].get("scheme", "")) for step in run["steps"]}
+    return run["scheme"] == "plain" or "plain" in schemes
 
 
 def _named(steps: Sequence[Step], name: str) -> list[Step]:
@@ -134,7 +144,7 @@ def _sent(run: Run) -> Point:
     }
     how = (
         "what a real scheme encrypts, masks or seals"
-        if cautions(run)
+        if _is_plain(run)
         else "encrypted, masked or sealed"
     )
     text = f"{readable_bytes(total)} left the parties, {percent(hidden / total)} of it {how}"
