@@ -49,10 +49,10 @@ def deployment(tmp_path_factory, kit):
         yield made
 
 
-def wait_until(holds, seconds):
+def wait_until(holds, seconds, describe=lambda: ""):
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, f"it did not happen in time: {describe()}"
         time.sleep(0.05)
 
 
@@ -127,7 +127,7 @@ def kill(deployment, run, site, place, named):
         deployment.reap()
         return all(kept.status().state == "failed" for kept in others)
 
-    wait_until(all_know, 15)
+    wait_until(all_know, 15, lambda: [kept.status() for kept in others])
     assert [kept.status().party for kept in others] == [named] * len(others)
     assert not any(kept.results.exists() for kept in others)
     assert half_written(deployment, run) == []
