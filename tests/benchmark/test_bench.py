@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from vfsl.benchmark import EXPERIMENTS, Outcome, psi, run_experiment
-from vfsl.benchmark.peers import PeerMissing, peer_python, run_peer
-from vfsl.benchmark.table import cell
+from benchmarks import EXPERIMENTS, Outcome, psi, run_experiment
+from benchmarks.peers import PeerMissing, peer_python, run_peer
 from vfsl.cli import main
 from vfsl.errors import ConfigError
 
@@ -32,16 +31,6 @@ def test_outcome_is_written_in_three_forms(tmp_path):
     assert "| ours | 1.23 | True |  |" in page
     assert "- a note" in page
     assert "vfsl bench run toy" in page
-
-
-def test_cells():
-    assert [cell(value) for value in (None, 0.00012345, 3, "x", True)] == [
-        "",
-        "0.000123",
-        "3",
-        "x",
-        "True",
-    ]
 
 
 def test_unknown_experiments_name_the_nearest():
@@ -99,7 +88,7 @@ def test_the_real_measurement_is_correct():
 
 
 def test_the_command_prints_and_saves(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("vfsl.cli.bench.run_experiment", lambda name, **how: OUTCOME)
+    monkeypatch.setattr("benchmarks.run_experiment", lambda name, **how: OUTCOME)
     for arguments in (["list"], ["run", "psi", "--quick", "--out", str(tmp_path)]):
         monkeypatch.setattr("sys.argv", ["vfsl", "bench", *arguments])
         with pytest.raises(SystemExit) as caught:

@@ -11,7 +11,6 @@ from rich.table import Table
 
 from vfsl.cli.options import record_in
 from vfsl.cli.screen import out
-from vfsl.report import summarise, write_page
 
 Folder = Annotated[Path, typer.Argument(help="A folder with a run record.")]
 
@@ -24,6 +23,8 @@ def add_to(app: typer.Typer) -> None:
 
 def ledger(folder: Folder) -> None:
     """Print who sent what to whom, how protected, how many bytes, and what it reveals."""
+    from vfsl.report import summarise
+
     summary = summarise([record_in(folder)])["runs"][0]
     out.print(f"Ledger of run {summary['run']}: what left each party, and what it reveals")
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -73,6 +74,8 @@ def report(
     ] = None,
 ) -> None:
     """Write the report page of a run."""
+    from vfsl.report import write_page
+
     path = to or folder / "report.html"
     write_page(record_in(folder), path)
     out.print(f"Report: {path}")

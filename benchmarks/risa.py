@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.benchmark import risa_data as data_sets
-from vfsl.benchmark.cells import Cells
-from vfsl.benchmark.figures import Panels
-from vfsl.benchmark.risa_data import Case, Task
-from vfsl.benchmark.table import Outcome, judged, latex_table
+from benchmarks import risa_data as data_sets
+from benchmarks.cells import Cells
+from benchmarks.figures import Panels
+from benchmarks.risa_data import Case, Task
+from benchmarks.table import Outcome, judged, latex_table
 from vfsl.errors import DataError
 from vfsl.evidence.deep import need_torch
 from vfsl.evidence.harness import Problem
@@ -95,7 +95,7 @@ def run(quick: bool, say: Say) -> Outcome:
     ]
     rows = summarise(lines)
     for name in plan.timed:
-        from vfsl.benchmark.risa_time import overhead
+        from benchmarks.risa_time import overhead
 
         say(f"{name}, one epoch over a channel")
         try:

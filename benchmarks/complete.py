@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vfsl.align import RowPlan, RowShare
-from vfsl.benchmark.cells import Cells
-from vfsl.benchmark.complete_cells import (
+from benchmarks.cells import Cells
+from benchmarks.complete_cells import (
     NOBODY,
     Case,
     complete_cell,
     pooled_errors,
     routed_shares,
 )
-from vfsl.benchmark.figures import Panels
-from vfsl.benchmark.table import Outcome, judged
+from benchmarks.figures import Panels
+from benchmarks.table import Outcome, judged
+from vfsl.align import RowPlan, RowShare
 from vfsl.completion.columns import MEAN, verdict
 from vfsl.completion.downstream import WAYS
 from vfsl.completion.fedpsg import FedPSG

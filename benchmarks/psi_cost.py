@@ -1,18 +1,16 @@
-"""What alignment costs on this machine: rates, bytes an id, peak memory, for a benchmark."""
+"""What alignment costs on this machine: rates, bytes an id, peak memory; and raw operations."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from benchmarks.memory import PeakMemory
 from vfsl.align.blind_rsa import RsaKey, in_threads
 from vfsl.align.byterows import ByteRows, rows_of
 from vfsl.align.ecdh import CurveKey
@@ -22,41 +20,6 @@ from vfsl.align.options import Alignment
 from vfsl.align.protocol import align
 from vfsl.channel import Transcript
 from vfsl.parallel import cores
-
-
-class PeakMemory:
-    """The most memory that this process and its workers held together inside a ``with`` block.
-
-    Sampled resident sizes; pages that processes share count for each. ``megabytes`` is None where
-    the system has no /proc.
-    """
-
-    def __init__(self, interval: float = 0.05) -> None:
-        self._interval = interval
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.megabytes: float | None = None
-
-    def __enter__(self) -> PeakMemory:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._end.wait(self._interval):
-            workers = [child.pid for child in multiprocessing.active_children()]
-            sizes = [_resident_megabytes(pid) for pid in (os.getpid(), *workers) if pid]
-            known = [size for size in sizes if size is not None]
-            if known:
-                self.megabytes = max(self.megabytes or 0.0, sum(known))
 
 
 def raw_rates(protocol: str = "blind-rsa", security: int = 128, ids: int = 512) -> dict[str, Any]:
@@ -177,11 +140,3 @@ def _seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
-
-
-def _resident_megabytes(process: int) -> float | None:
-    try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vfsl.benchmark.figures import Panels
-from vfsl.benchmark.peers import PeerMissing, peer_python, run_peer
-from vfsl.benchmark.table import Outcome, judged
-from vfsl.crypto.measure import measure
+from benchmarks.figures import Panels
+from benchmarks.peers import PeerMissing, peer_python, run_peer
+from benchmarks.scheme_kernels import measure
+from benchmarks.table import Outcome, judged
 
 # What a peer does with 20 columns, 32 bins and its own calls: encrypt, gradient, histogram,
 # decrypt and repeat are what the adapter in front of this defines.
@@ -242,7 +242,7 @@ def of_peer(answer: dict[str, Any], peer: _Peer, scale: float) -> list[Timing]:
 
 
 def of_ours(row: dict[str, Any], scheme: str, key: str) -> list[Timing]:
-    """A row of `vfsl.crypto.measure` as timings; encryption gives three of them."""
+    """A row of `benchmarks.scheme_kernels` as timings; encryption gives three of them."""
     steps, rows = row["steps"], row["rows"]
     who = f"vfsl {scheme}"
     if row["kernel"] == "encrypt":

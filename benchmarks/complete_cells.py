@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.blocks import SMALL_TREES, coded
 from vfsl.align import RowPlan, RowShare
-from vfsl.benchmark.blocks import SMALL_TREES, coded
 from vfsl.channel import run_together
 from vfsl.completion.columns import Filled, filled_by_baseline
 from vfsl.completion.completed import Completion

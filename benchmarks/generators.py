@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.blocks import Settings, completion_cell, whole_table
+from benchmarks.cells import Cells, kept_folder
+from benchmarks.figures import Panels
+from benchmarks.memory import PeakMemory
+from benchmarks.peers import PeerMissing, peer_python, run_peer
+from benchmarks.table import Outcome, judged
 from vfsl import store
-from vfsl.align.measure import PeakMemory
-from vfsl.benchmark.blocks import Settings, completion_cell, whole_table
-from vfsl.benchmark.cells import Cells, kept_folder
-from vfsl.benchmark.figures import Panels
-from vfsl.benchmark.peers import PeerMissing, peer_python, run_peer
-from vfsl.benchmark.table import Outcome, judged
 from vfsl.completion import find, learning_efficiency, nearest_records, quality
 from vfsl.data import Kind, PartyTable
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.figures import Panels
+from benchmarks.linear import Cost, of_ids, parties, split, timed
+from benchmarks.memory import PeakMemory
+from benchmarks.table import Outcome, judged
 from vfsl.align import RowPlan, RowShare
-from vfsl.align.measure import PeakMemory
-from vfsl.benchmark.figures import Panels
-from vfsl.benchmark.linear import Cost, of_ids, parties, split, timed
-from vfsl.benchmark.table import Outcome, judged
 from vfsl.channel import wire
 from vfsl.crypto import EncryptedArray, Mask, PublicKey, SecretKey
 from vfsl.data import PartyTable

@@ -7,15 +7,15 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from vfsl.benchmark.table import Outcome
+from benchmarks.table import Outcome
 from vfsl.completion.fedpsg import FedPSG
+from vfsl.deploy import LocalDeployment, submit_job, wait_for
 from vfsl.errors import VfslError
 from vfsl.estimators import LogisticRegression
 from vfsl.federation import Federation, simulate
@@ -111,10 +111,8 @@ def _deployed(
     folder: Path, tables: Mapping[str, pd.DataFrame], bags: int, say: Callable[[str], None]
 ) -> tuple[dict[str, Path], float]:
     """The folders with the results of all parties, and the seconds from nothing to the end."""
-    # By name: deployments and benchmarks stand side by side and do not import each other.
-    local, submit = import_module("vfsl.deploy.local"), import_module("vfsl.deploy.submit")
     started = time.perf_counter()
-    made = local.LocalDeployment(folder / "sites", ["A", "B", "C"], submitters=["C"])
+    made = LocalDeployment(folder / "sites", ["A", "B", "C"], submitters=["C"])
     made.provision()
     for party, table in tables.items():
         table.to_csv(made.site(party) / "table.csv", index=False)
@@ -126,9 +124,9 @@ def _deployed(
     (folder / "job.toml").write_text(_JOB.format(seed=_SEED, bags=bags))
     with made:
         made.start()
-        name = submit.submit_job(made.site("C"), folder / "job.toml")
+        name = submit_job(made.site("C"), folder / "job.toml")
         for party in "CABK":
-            status = submit.wait_for(
+            status = wait_for(
                 made.site(party), name, _SECONDS, lambda one: say(f"{one.state}: {one.sentence}")
             )
             if status.state != "finished":

@@ -5,7 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from vfsl.align.measure import PeakMemory, measure_alignment, raw_rates
+from benchmarks.memory import PeakMemory
+from benchmarks.psi_cost import measure_alignment, raw_rates
 
 
 @pytest.mark.parametrize("protocol", ["blind-rsa", "ecdh"])

@@ -6,21 +6,21 @@ import difflib
 from collections.abc import Callable
 from importlib import import_module
 
-from vfsl.benchmark import cells
-from vfsl.benchmark.table import Outcome
+from benchmarks import cells
+from benchmarks.table import Outcome
 from vfsl.errors import ConfigError
 
 # Import paths, so that listing them loads nothing. Each: run(quick, say) -> Outcome.
 EXPERIMENTS = {
-    "schemes": ("vfsl.benchmark.schemes", "homomorphic kernels beside phe, fate-utils, sf-heu"),
-    "linear": ("vfsl.benchmark.linear", "encrypted linear and logistic regression, whole runs"),
-    "trees": ("vfsl.benchmark.trees", "plain and encrypted trees beside xgboost and lightgbm"),
-    "pu": ("vfsl.benchmark.pu", "reliable positives: VFPU beside its baselines"),
-    "complete": ("vfsl.benchmark.complete", "completed columns and what they are good for"),
-    "generators": ("vfsl.benchmark.generators", "generators and imputers beside ctgan"),
-    "risa": ("vfsl.benchmark.risa", "RISA, its ablation and its rivals"),
-    "deploy": ("vfsl.benchmark.deploy", "the engine's overhead against memory"),
-    "psi": ("vfsl.benchmark.psi", "private set intersection: speed, bytes, memory, peers"),
+    "schemes": ("benchmarks.schemes", "homomorphic kernels beside phe, fate-utils, sf-heu"),
+    "linear": ("benchmarks.linear", "encrypted linear and logistic regression, whole runs"),
+    "trees": ("benchmarks.trees", "plain and encrypted trees beside xgboost and lightgbm"),
+    "pu": ("benchmarks.pu", "reliable positives: VFPU beside its baselines"),
+    "complete": ("benchmarks.complete", "completed columns and what they are good for"),
+    "generators": ("benchmarks.generators", "generators and imputers beside ctgan"),
+    "risa": ("benchmarks.risa", "RISA, its ablation and its rivals"),
+    "deploy": ("benchmarks.deploy", "the engine's overhead against memory"),
+    "psi": ("benchmarks.psi", "private set intersection: speed, bytes, memory, peers"),
 }
 
 Say = Callable[[str], None]

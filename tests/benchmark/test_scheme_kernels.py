@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vfsl.crypto.measure import KERNELS, measure
+from benchmarks.scheme_kernels import KERNELS, measure
 
 
 def test_every_kernel_is_exact_under_every_scheme() -> None:

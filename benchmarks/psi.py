@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from vfsl.align.measure import measure_alignment
-from vfsl.benchmark.figures import Panels
-from vfsl.benchmark.peers import PeerMissing, peer_python, run_peer
-from vfsl.benchmark.table import Outcome
+from benchmarks.figures import Panels
+from benchmarks.peers import PeerMissing, peer_python, run_peer
+from benchmarks.psi_cost import measure_alignment
+from benchmarks.table import Outcome
 from vfsl.parallel import apart
 
 # Both sides in one process, as its own example does; raw data structure: exact, no false positives.

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from benchmarks.figures import Panels
+from benchmarks.memory import PeakMemory
+from benchmarks.table import Outcome, judged
 from vfsl.align import RowPlan, RowShare
-from vfsl.align.measure import PeakMemory
-from vfsl.benchmark.figures import Panels
-from vfsl.benchmark.table import Outcome, judged
 from vfsl.channel.transcript import Entry
 from vfsl.data import Encoder, PartyTable, load, make_parties
 from vfsl.errors import DataError

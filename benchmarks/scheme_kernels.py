@@ -1,4 +1,4 @@
-"""How fast the schemes are: the kernels of DESIGN section 7, in core-seconds, results checked.
+"""How fast the schemes are: the sums that training needs, in core-seconds, results checked.
 
 Everything runs in this process (one worker), so processor time is core-seconds. "offline" is
 randomness that can be computed ahead; "online" is everything else, the key holder included.
@@ -21,7 +21,7 @@ from vfsl.crypto.slots import fold
 from vfsl.crypto.work import using_workers
 from vfsl.values import Array
 
-# python-paillier with 2048 bits on a machine like this one: DESIGN section 7. Its gradient and
+# python-paillier with 2048 bits on a machine like this one. Its gradient and
 # histogram start from obfuscated ciphertexts: encrypting them takes it another 11 ms a value.
 PEER_SECONDS = {"gradient": 50.0, "histogram": 24.0, "encrypt": 1120.0}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.benchmark.peers import peer_python, run_peer
+from benchmarks.peers import peer_python, run_peer
 from vfsl.estimators.descent import Floats
 from vfsl.pu.bags import Booleans
 from vfsl.store import read_arrays, write_arrays

@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import Panels, figure
 from vfsl import store
-from vfsl.benchmark.figures import Panels, figure
 from vfsl.record import versions
+from vfsl.report.words import rounded
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Outcome:
         lines = [f"# {self.title}", "", f"Measured by `vfsl bench run {self.name}`.", ""]
         for columns, rows in self.tables():
             lines += [_line(columns), _line(["---"] * len(columns))]
-            lines += [*(_line([cell(row.get(name)) for name in columns]) for row in rows), ""]
+            lines += [*(_line([rounded(row.get(name)) for name in columns]) for row in rows), ""]
         lines += [f"- {note}" for note in self.notes]
         lines += [f"- {name}: {value}" for name, value in self.machine.items()]
         return "\n".join(lines) + "\n"
@@ -75,7 +76,7 @@ class Outcome:
         made = [
             latex_table(
                 [_escaped(name) for name in columns],
-                [[_escaped(cell(row.get(name))) for name in columns] for row in rows],
+                [[_escaped(rounded(row.get(name))) for name in columns] for row in rows],
             )
             for columns, rows in self.tables()
         ]
@@ -106,13 +107,6 @@ _SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
 
 def _escaped(text: str) -> str:
     return "".join(_SPECIAL.get(character, character) for character in text)
-
-
-def cell(value: Any) -> str:
-    """A value for people: three significant digits, nothing for None."""
-    if value is None:
-        return ""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _filled(row: Mapping[str, Any], name: str) -> bool:

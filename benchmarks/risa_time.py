@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.memory import PeakMemory
+from benchmarks.risa_data import Task, make_case, party_tables, require, split_rows
 from vfsl.align import RowPlan, RowShare
-from vfsl.align.measure import PeakMemory
-from vfsl.benchmark.risa_data import Task, make_case, party_tables, require, split_rows
 from vfsl.data import Kind, load
 from vfsl.evidence import RISA
 from vfsl.evidence.encoders import build_network

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.benchmark import pu_baselines as pooled
-from vfsl.benchmark.cells import Cells
-from vfsl.benchmark.figures import Panels
-from vfsl.benchmark.linear import flows_of, timed
-from vfsl.benchmark.peers import PeerMissing, peer_python
-from vfsl.benchmark.pu_trials import Trial, dataset, federation, matrices, trial
-from vfsl.benchmark.table import Outcome, judged
+from benchmarks import pu_baselines as pooled
+from benchmarks.cells import Cells
+from benchmarks.figures import Panels
+from benchmarks.linear import flows_of, timed
+from benchmarks.peers import PeerMissing, peer_python
+from benchmarks.pu_trials import Trial, dataset, federation, matrices, trial
+from benchmarks.table import Outcome, judged
 from vfsl.data import make_parties
 from vfsl.errors import DataError
 from vfsl.estimators.descent import Floats

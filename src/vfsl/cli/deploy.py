@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vfsl.deploy.config import Project, checked
-from vfsl.deploy.provision import address, init_project, join_site, request_site, sign_requests
-from vfsl.deploy.sites import LOG_FILE, check_site, start_site
-from vfsl.deploy.submit import fetch_results, resume_run, status_lines, submit_job, wait_for
 from vfsl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vfsl.deploy.config import Project
 
 Say = Callable[[str], None]
 
@@ -34,6 +33,8 @@ def deploy_app(say: Say) -> typer.Typer:
         key_holder: Annotated[str, typer.Option(help="Who holds keys and no data.")] = "K",
     ) -> None:
         """The authority: make the root key and the project file that goes to everybody."""
+        from vfsl.deploy.provision import init_project
+
         project = init_project(_project(name, relay, party, key_holder, submitter), to)
         say(f"Send to everybody: {to / 'project.toml'}")
         say(f"Read out to everybody: {project.authority}")
@@ -46,6 +47,8 @@ def deploy_app(say: Say) -> typer.Typer:
         to: Annotated[Path, typer.Option("--out", help="The site's own new folder.")],
     ) -> None:
         """A site: make its private keys here, and a request without them for the authority."""
+        from vfsl.deploy.provision import request_site
+
         for made in request_site(project, name, to):
             say(f"Send to the authority: {made}")
         if (to / "pin.txt").exists():
@@ -59,6 +62,8 @@ def deploy_app(say: Say) -> typer.Typer:
         authority: Annotated[Path, typer.Option(help="The authority's own folder.")],
     ) -> None:
         """The authority: sign requests, after making sure whom they came from."""
+        from vfsl.deploy.provision import sign_requests
+
         for made in sign_requests(authority, requests):
             say(f"Send back: {made}")
 
@@ -68,12 +73,16 @@ def deploy_app(say: Say) -> typer.Typer:
         signed: Annotated[list[Path], typer.Argument(help="What the authority sent back.")],
     ) -> None:
         """A site: build its start-up kit from the signed request and its own keys."""
+        from vfsl.deploy.provision import join_site
+
         join_site(folder, signed)
         say(f"Ready: vfsl deploy start {folder}")
 
     @app.command()
     def start(folder: _FOLDER) -> None:
         """A site: take part in runs until it is stopped; its log is in its folder."""
+        from vfsl.deploy.sites import LOG_FILE, check_site, start_site
+
         say(f"Starts {check_site(folder)}; log: {folder / LOG_FILE}")
         start_site(folder)
 
@@ -85,6 +94,8 @@ def deploy_app(say: Say) -> typer.Typer:
         wait: Annotated[float, typer.Option(help="Seconds to wait for the end; 0: none.")] = 0.0,
     ) -> None:
         """Start a run of a job, or a further attempt of a run, from a submitter's folder."""
+        from vfsl.deploy.submit import resume_run, status_lines, submit_job, wait_for
+
         if (job is None) == (resume is None):
             raise ConfigError("submit needs either a job file or --resume RUN.")
         run = resume_run(folder, resume) if resume else submit_job(folder, job or Path())
@@ -102,6 +113,8 @@ def deploy_app(say: Say) -> typer.Typer:
         run: Annotated[str | None, typer.Argument(help="One run; all by default.")] = None,
     ) -> None:
         """How this party's runs stand."""
+        from vfsl.deploy.submit import status_lines
+
         for line in status_lines(folder, run) or ["No runs yet."]:
             say(line)
 
@@ -112,6 +125,8 @@ def deploy_app(say: Say) -> typer.Typer:
         to: Annotated[Path, typer.Option("--out", help="A new folder.")],
     ) -> None:
         """Copy this party's own results of a run."""
+        from vfsl.deploy.submit import fetch_results
+
         for name in fetch_results(folder, run, to):
             say(name)
 
@@ -121,5 +136,8 @@ def deploy_app(say: Say) -> typer.Typer:
 def _project(
     name: str, relay: str, parties: list[str], key_holder: str, submitters: list[str]
 ) -> Project:
+    from vfsl.deploy.config import Project, checked
+    from vfsl.deploy.provision import address
+
     content = {"name": name, "relay": address(relay).model_dump(), "parties": parties}
     return checked(Project, content | {"key_holder": key_holder, "submitters": submitters})
