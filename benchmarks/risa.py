@@ -18,11 +18,11 @@ from benchmarks import risa_data as data_sets
 from benchmarks.cells import Cells
 from benchmarks.figures import Panels
 from benchmarks.risa_data import Case, Task
+from benchmarks.rivals import RIVALS, rival
+from benchmarks.rivals.harness import Problem
 from benchmarks.table import Outcome, judged, latex_table
 from vfsl.errors import DataError
 from vfsl.evidence.deep import need_torch
-from vfsl.evidence.harness import Problem
-from vfsl.evidence.rivals import RIVALS, rival
 from vfsl.evidence.switches import switches_of
 from vfsl.values import Array
 
@@ -175,8 +175,8 @@ def fit_of(name: str, case: Case) -> Callable[..., Callable[..., Array]]:
     """How a method of that name is trained."""
     if name in RIVALS:
         return rival(name)
+    from benchmarks.rivals.together import Together
     from vfsl.evidence.course import Settings
-    from vfsl.evidence.together import Together
 
     variant = "plus" if name in ("RISA plus", WIDER) else "paper"
     switches = switches_of(variant, ABLATIONS.get(name), case.pictures)

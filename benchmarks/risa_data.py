@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.rivals.harness import Problem, View
 from vfsl.data import Dataset, PartyTable, available, halves, load
 from vfsl.errors import DataError
 from vfsl.evidence.columns import KINDS
 from vfsl.evidence.encoders import CNN, MLP, Inputs, Recipe
-from vfsl.evidence.harness import Problem, View
 from vfsl.evidence.member import Learning, as_inputs
 from vfsl.values import Array
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from benchmarks.memory import PeakMemory
 from benchmarks.risa_data import Task, make_case, party_tables, require, split_rows
+from benchmarks.rivals.harness import Problem
 from vfsl.align import RowPlan, RowShare
 from vfsl.data import Kind, load
 from vfsl.evidence import RISA
 from vfsl.evidence.encoders import build_network
-from vfsl.evidence.harness import Problem
 from vfsl.evidence.opinion import evidence_of, fuse, losses, opinion_of
 from vfsl.evidence.rows import deal
 from vfsl.federation import Federation

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.rivals.harness import Fitted, Problem, View
 from vfsl.evidence.course import STAGES, Learned, Settings, run_course
 from vfsl.evidence.encoders import Inputs, build_network
-from vfsl.evidence.harness import Fitted, Problem, View
 from vfsl.evidence.member import Member
 from vfsl.evidence.opinion import Opinion, discount, fuse, probability
 from vfsl.evidence.rows import UNKNOWN, Universe

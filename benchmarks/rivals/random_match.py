@@ -9,8 +9,8 @@ import numpy as np
 from torch import Tensor
 from torch.nn import functional
 
-from vfsl.evidence.harness import Batches, Fitted, Problem, label_tensor, optimise
-from vfsl.evidence.rivals.vfl import Split, predictor
+from benchmarks.rivals.harness import Batches, Fitted, Problem, label_tensor, optimise
+from benchmarks.rivals.vfl import Split, predictor
 from vfsl.evidence.rows import Numbers
 
 

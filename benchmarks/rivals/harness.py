@@ -1,7 +1,7 @@
 """What RISA's rivals share: the problem, the budget, encoders, and one training loop.
 
 Rivals are yardsticks of quality. They run in one process, for two parties, and send no messages;
-RISA itself runs over channels (protocol.py), with the same result as in one process.
+RISA itself runs over channels (vfsl.evidence.protocol), with the same result as in one process.
 """
 
 from __future__ import annotations

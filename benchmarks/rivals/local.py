@@ -9,8 +9,7 @@ import numpy as np
 from torch import Tensor
 from torch.nn import functional
 
-from vfsl.evidence.encoders import Inputs
-from vfsl.evidence.harness import (
+from benchmarks.rivals.harness import (
     Batches,
     Fitted,
     Problem,
@@ -20,6 +19,7 @@ from vfsl.evidence.harness import (
     optimise,
     part,
 )
+from vfsl.evidence.encoders import Inputs
 from vfsl.values import Array
 
 

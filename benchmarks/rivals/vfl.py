@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vfsl.evidence.encoders import Inputs
-from vfsl.evidence.harness import (
+from benchmarks.rivals.harness import (
     Batches,
     Fitted,
     Problem,
@@ -21,6 +20,7 @@ from vfsl.evidence.harness import (
     optimise,
     part,
 )
+from vfsl.evidence.encoders import Inputs
 from vfsl.values import Array
 
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vfsl.evidence.augment import corrupted, strong
+from benchmarks.rivals.augment import corrupted, strong
+from benchmarks.rivals.harness import Batches, Fitted, Problem, label_tensor, optimise
+from benchmarks.rivals.vfl import Split, predictor
 from vfsl.evidence.encoders import CNN, linear
-from vfsl.evidence.harness import Batches, Fitted, Problem, label_tensor, optimise
-from vfsl.evidence.rivals.vfl import Split, predictor
 
 PROJECTION = 64
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks.rivals.harness import Batches, Fitted, Problem, label_tensor, optimise
+from benchmarks.rivals.vfl import Split, predictor
 from vfsl.evidence.encoders import Inputs
-from vfsl.evidence.harness import Batches, Fitted, Problem, label_tensor, optimise
-from vfsl.evidence.rivals.vfl import Split, predictor
 from vfsl.values import Array
 
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vfsl.evidence.encoders import Inputs, linear
-from vfsl.evidence.harness import (
+from benchmarks.rivals.harness import (
     Batches,
     Fitted,
     Problem,
@@ -25,7 +24,8 @@ from vfsl.evidence.harness import (
     optimise,
     part,
 )
-from vfsl.evidence.rivals.vfl import Split
+from benchmarks.rivals.vfl import Split
+from vfsl.evidence.encoders import Inputs, linear
 from vfsl.evidence.rows import Numbers
 from vfsl.evidence.selftrain import pseudo_labels
 from vfsl.values import Array

@@ -6,18 +6,13 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from benchmarks.rivals import RIVALS, rival
 from vfsl.errors import ConfigError
-from vfsl.evidence.rivals import RIVALS, rival
 from vfsl.evidence.rows import UNKNOWN
 
 torch = pytest.importorskip("torch")
 
-from vfsl.evidence import MLP  # noqa: E402
-from vfsl.evidence.columns import Arrays, PixelColumns  # noqa: E402
-from vfsl.evidence.encoders import Inputs  # noqa: E402
-from vfsl.evidence.harness import Batches, Problem, View  # noqa: E402
-from vfsl.evidence.member import Learning, as_inputs  # noqa: E402
-from vfsl.evidence.rivals import (  # noqa: E402
+from benchmarks.rivals import (  # noqa: E402
     fedcvt,
     fewshot,
     local_vfl,
@@ -26,6 +21,11 @@ from vfsl.evidence.rivals import (  # noqa: E402
     ssl_vfl,
     vfl,
 )
+from benchmarks.rivals.harness import Batches, Problem, View  # noqa: E402
+from vfsl.evidence import MLP  # noqa: E402
+from vfsl.evidence.columns import Arrays, PixelColumns  # noqa: E402
+from vfsl.evidence.encoders import Inputs  # noqa: E402
+from vfsl.evidence.member import Learning, as_inputs  # noqa: E402
 
 
 def digits(rows=600, overlap=120, epochs=3):

@@ -20,8 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vfsl.evidence.encoders import Inputs, linear
-from vfsl.evidence.harness import (
+from benchmarks.rivals.harness import (
     Batches,
     Fitted,
     Problem,
@@ -30,6 +29,7 @@ from vfsl.evidence.harness import (
     optimise,
     part,
 )
+from vfsl.evidence.encoders import Inputs, linear
 from vfsl.values import Array
 
 TEMPERATURE = 0.5

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from vfsl.data.checks import check_choice
 
 if TYPE_CHECKING:
-    from vfsl.evidence.harness import Fit
+    from benchmarks.rivals.harness import Fit
 
 # Import paths, so that listing them loads no torch.
 RIVALS = {
-    "Local": "vfsl.evidence.rivals.local",
-    "VFL": "vfsl.evidence.rivals.vfl",
-    "Local+VFL": "vfsl.evidence.rivals.local_vfl",
-    "Random Match": "vfsl.evidence.rivals.random_match",
-    "SSL+VFL": "vfsl.evidence.rivals.ssl_vfl",
-    "SFHTL-style": "vfsl.evidence.rivals.sfhtl",
-    "FedCVT": "vfsl.evidence.rivals.fedcvt",
-    "Few-shot VFL": "vfsl.evidence.rivals.fewshot",
+    "Local": "benchmarks.rivals.local",
+    "VFL": "benchmarks.rivals.vfl",
+    "Local+VFL": "benchmarks.rivals.local_vfl",
+    "Random Match": "benchmarks.rivals.random_match",
+    "SSL+VFL": "benchmarks.rivals.ssl_vfl",
+    "SFHTL-style": "benchmarks.rivals.sfhtl",
+    "FedCVT": "benchmarks.rivals.fedcvt",
+    "Few-shot VFL": "benchmarks.rivals.fewshot",
 }
 
 

@@ -26,9 +26,9 @@ from sklearn.cluster import KMeans
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vfsl.evidence.augment import strong, weak
+from benchmarks.rivals.augment import strong, weak
+from benchmarks.rivals.harness import Batches, Fitted, Problem, evaluate, optimise, part
 from vfsl.evidence.encoders import Inputs, linear
-from vfsl.evidence.harness import Batches, Fitted, Problem, evaluate, optimise, part
 from vfsl.evidence.rows import Numbers
 from vfsl.values import Array
 
