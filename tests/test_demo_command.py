@@ -35,8 +35,8 @@ def test_the_demo_tells_the_whole_story_encrypted(tmp_path, monkeypatch, capsys)
 def test_without_torch_the_demo_says_so_and_goes_on(tmp_path, monkeypatch, capsys):
     """The tables are enough to see it: the job has no RISA step then."""
     ran = []
-    monkeypatch.setattr("vfsl.cli.demo.has_torch", lambda: False)
-    monkeypatch.setattr("vfsl.cli.demo.run_job", lambda job, *rest: ran.append(job))
+    monkeypatch.setattr("vfsl.job.demo.has_torch", lambda: False)
+    monkeypatch.setattr("vfsl.job.run_job", lambda job, *rest: ran.append(job))
     monkeypatch.setattr("vfsl.cli.demo.print_summary", lambda *what: None)
     assert vfsl(monkeypatch, "demo", "--out", tmp_path / "demo") == 0
     printed = capsys.readouterr().out

@@ -1,8 +1,5 @@
 """The public names, pinned: a change here is a change for users."""
 
-import subprocess
-import sys
-
 import vfsl
 import vfsl.errors
 
@@ -47,11 +44,3 @@ def test_every_error_is_in_the_drawn_tree():
     for error in classes:
         assert issubclass(error, vfsl.errors.VfslError)
         assert error.__name__ in drawn
-
-
-def test_the_core_needs_no_extra():
-    code = (
-        "import sys, vfsl; print([m for m in ('torch', 'nvflare', 'plotly') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -1,13 +1,17 @@
 """Experiments by name: tables, peers that do not install, and the set-intersection experiment."""
 
 import json
+import os
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from vfsl.benchmark import EXPERIMENTS, Outcome, psi, run_experiment
-from vfsl.benchmark.peers import PeerMissing, peer_python, run_peer
-from vfsl.benchmark.table import cell
+import vfsl
+from benchmarks import EXPERIMENTS, Outcome, psi, run_experiment
+from benchmarks.peers import PeerMissing, peer_python, run_peer
 from vfsl.cli import main
 from vfsl.errors import ConfigError
 
@@ -32,16 +36,6 @@ def test_outcome_is_written_in_three_forms(tmp_path):
     assert "| ours | 1.23 | True |  |" in page
     assert "- a note" in page
     assert "vfsl bench run toy" in page
-
-
-def test_cells():
-    assert [cell(value) for value in (None, 0.00012345, 3, "x", True)] == [
-        "",
-        "0.000123",
-        "3",
-        "x",
-        "True",
-    ]
 
 
 def test_unknown_experiments_name_the_nearest():
@@ -99,7 +93,7 @@ def test_the_real_measurement_is_correct():
 
 
 def test_the_command_prints_and_saves(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("vfsl.cli.bench.run_experiment", lambda name, **how: OUTCOME)
+    monkeypatch.setattr("benchmarks.run_experiment", lambda name, **how: OUTCOME)
     for arguments in (["list"], ["run", "psi", "--quick", "--out", str(tmp_path)]):
         monkeypatch.setattr("sys.argv", ["vfsl", "bench", *arguments])
         with pytest.raises(SystemExit) as caught:
@@ -109,3 +103,38 @@ def test_the_command_prints_and_saves(tmp_path, monkeypatch, capsys):
     assert "private set intersection" in printed
     assert "A toy" in printed
     assert (tmp_path / "toy.md").exists()
+
+
+def test_an_installed_package_says_where_benchmarks_are(tmp_path):
+    """Also in the folder of a checkout: its benchmarks are not of that package."""
+    package = Path(vfsl.__file__).parent
+    shutil.copytree(package, tmp_path / "vfsl", ignore=shutil.ignore_patterns("__pycache__"))
+    for words in (["list"], ["run", "psi", "--quick"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "vfsl.cli", "bench", *words],
+            cwd=package.parent.parent,
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 2
+        assert done.stdout == ""
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("vfsl: Benchmarks are part of a source checkout of vfsl")
+        assert str(tmp_path) in line
+        assert "pip install -e ." in line
+
+
+def test_processes_of_a_run_from_anywhere_find_the_benchmarks(tmp_path):
+    """The checkout is on the path of the command, and of the processes that cells start."""
+    code = (
+        "from vfsl.cli.bench import load_benchmarks; load_benchmarks()\n"
+        "from vfsl.parallel import apart; from benchmarks.table import judged\n"
+        "from functools import partial\n"
+        "print(apart(partial(judged, 'a', True), 'b'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "Goal, a: b: reached.\n", done.stderr

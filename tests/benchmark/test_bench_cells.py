@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from vfsl.benchmark import cells as module
-from vfsl.benchmark.cells import Cells
+from benchmarks import cells as module
+from benchmarks.cells import Cells
 
 
 @dataclass(frozen=True)

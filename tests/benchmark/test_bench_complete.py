@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vfsl.benchmark import complete
-from vfsl.benchmark.complete import Sizes, downstream_row, flag_rates, goals, measure
-from vfsl.benchmark.complete_cells import Case, complete_cell, prepare, routed_shares
+from benchmarks import complete
+from benchmarks.complete import Sizes, downstream_row, flag_rates, goals, measure
+from benchmarks.complete_cells import Case, complete_cell, prepare, routed_shares
 from vfsl.completion.downstream import WAYS
 
 CASE = Case("breast_cancer", 0.4, 0, 200, 100, rounds=2, trees=3, bases=("linear",))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vfsl.benchmark import deploy
+from benchmarks import deploy
 from vfsl.record import Flow, RunRecord, StepRecord
 
 

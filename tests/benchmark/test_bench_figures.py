@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 
-from vfsl.benchmark.figures import Line, Panels, figure, panels_of
-from vfsl.benchmark.table import Outcome
+from benchmarks.figures import Line, Panels, figure, panels_of
+from benchmarks.table import Outcome
 
 ROWS = [
     {"set": "a", "known": 0.1, "method": "VFPU lr", "AUC": 0.9, "±": 0.01},

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vfsl.benchmark import blocks
-from vfsl.benchmark import generators as bench
+from benchmarks import blocks
+from benchmarks import generators as bench
 from vfsl.data import PartyTable
 
 TINY = bench.Sizes(

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from vfsl.benchmark import pu, pu_baselines, pu_trials
-from vfsl.benchmark.peers import PeerMissing
+from benchmarks import pu, pu_baselines, pu_trials
+from benchmarks.peers import PeerMissing
 from vfsl.data import load
 from vfsl.errors import DataError
 

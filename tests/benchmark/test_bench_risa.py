@@ -5,9 +5,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from vfsl.benchmark import risa, risa_time
-from vfsl.benchmark import risa_data as data_sets
-from vfsl.benchmark.risa import (
+from benchmarks import risa, risa_time
+from benchmarks import risa_data as data_sets
+from benchmarks.risa import (
     METHODS,
     RICHER,
     WIDER,
@@ -21,7 +21,7 @@ from vfsl.benchmark.risa import (
     validation,
     with_twice_the_rows,
 )
-from vfsl.benchmark.risa_data import Task, make_case, split_rows
+from benchmarks.risa_data import Task, make_case, split_rows
 from vfsl.data import available, load
 
 DIGITS = Task("digits", 300, 200, epochs=2)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from vfsl.benchmark import EXPERIMENTS, run_experiment
+from benchmarks import EXPERIMENTS, run_experiment
 
 # Needs processes of an engine, and is a timing from end to end.
 LEFT_OUT = {"deploy"}

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vfsl.benchmark import linear, trees
-from vfsl.benchmark.linear import Cost
-from vfsl.benchmark.trees import Phases, Sizes, aligned, best_of, goals, peer_rows, resampled
+from benchmarks import linear, trees
+from benchmarks.linear import Cost
+from benchmarks.trees import Phases, Sizes, aligned, best_of, goals, peer_rows, resampled
 from vfsl.crypto import EncryptedArray, PublicKey, SecretKey, scheme
 from vfsl.data import PartyTable
 from vfsl.errors import DataError

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import train_test_split
 
-from vfsl.benchmark import linear
-from vfsl.benchmark.linear import Sizes, bootstrap_counts, flows_of, goals, of_ids, split, timed
+from benchmarks import linear
+from benchmarks.linear import Sizes, bootstrap_counts, flows_of, goals, of_ids, split, timed
 from vfsl.channel.transcript import Entry
 from vfsl.data import PartyTable, available
 from vfsl.errors import DataError

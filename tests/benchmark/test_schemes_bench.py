@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from vfsl.benchmark import schemes
-from vfsl.benchmark.peers import PeerMissing
-from vfsl.benchmark.schemes import (
+from benchmarks import schemes
+from benchmarks.peers import PeerMissing
+from benchmarks.schemes import (
     NARROW,
     PEERS,
     WIDE,

@@ -7,8 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from vfsl.cli.deploy import deploy_app
 from vfsl.deploy import engine, provision
-from vfsl.deploy.commands import deploy_app
 from vfsl.errors import ConfigError, StoreError
 from vfsl.store import read_json, write_json
 

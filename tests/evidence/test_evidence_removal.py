@@ -7,13 +7,13 @@ from sklearn.metrics import roc_auc_score
 
 torch = pytest.importorskip("torch")
 
+from benchmarks.rivals.harness import Problem, View  # noqa: E402
+from benchmarks.rivals.together import Together  # noqa: E402
 from vfsl.evidence import MLP, PAPER, PLUS_TABLES, course, selftrain  # noqa: E402
 from vfsl.evidence.columns import Arrays, PixelColumns  # noqa: E402
 from vfsl.evidence.course import Settings  # noqa: E402
-from vfsl.evidence.harness import Problem, View  # noqa: E402
 from vfsl.evidence.member import Learning, as_inputs  # noqa: E402
 from vfsl.evidence.rows import UNKNOWN  # noqa: E402
-from vfsl.evidence.together import Together  # noqa: E402
 
 
 def digits(seed, rows=700, overlap=100):

@@ -2,7 +2,17 @@
 
 import pytest
 
-from vfsl.report.words import bound, counted, listed, number, percent, seconds, shorten, when
+from vfsl.report.words import (
+    bound,
+    counted,
+    listed,
+    number,
+    percent,
+    rounded,
+    seconds,
+    shorten,
+    when,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +56,13 @@ def test_other_words():
     assert shorten("abcdef", 4) == "abc…"
     assert when("2026-11-16T02:22:11+00:00") == "2026-11-16 02:22 UTC"
     assert when("today") == "today"
+
+
+def test_values_in_text_have_three_significant_digits():
+    assert [rounded(value) for value in (None, 0.00012345, 3, "x", True)] == [
+        "",
+        "0.000123",
+        "3",
+        "x",
+        "True",
+    ]

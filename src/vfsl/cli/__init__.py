@@ -1,4 +1,8 @@
-"""The command line: the only package that prints."""
+"""The command line: the only package that prints.
+
+Modules here load nothing heavy; commands import what they need when they are called, so that
+``vfsl --help`` answers at once.
+"""
 
 from vfsl.cli.main import app, main
 

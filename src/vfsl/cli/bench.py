@@ -1,25 +1,27 @@
-"""Experiments and timings."""
+"""Experiments and timings: they lie beside the package in a source checkout, not in it."""
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from vfsl.benchmark import EXPERIMENTS, run_experiment
-from vfsl.benchmark.table import cell
+import vfsl
 from vfsl.cli.screen import err, out, say
+from vfsl.errors import ConfigError
 
-app = typer.Typer(help="Experiments and timings.", no_args_is_help=True)
+app = typer.Typer(help="Experiments and timings, from a source checkout.", no_args_is_help=True)
 
 
 @app.command("list")
 def bench_list() -> None:
     """Name the experiments."""
-    for name, (_, text) in EXPERIMENTS.items():
+    for name, (_, text) in load_benchmarks().EXPERIMENTS.items():
         out.print(f"{name:12} {text}", markup=False)
 
 
@@ -38,8 +40,11 @@ def bench_run(
     Finished cells are kept in the user's cache folder, so that a long run that was broken off goes
     on when it is started again.
     """
-    for chosen in EXPERIMENTS if name == "all" else [name]:
-        outcome = run_experiment(
+    from vfsl.report.words import rounded
+
+    benchmarks = load_benchmarks()
+    for chosen in benchmarks.EXPERIMENTS if name == "all" else [name]:
+        outcome = benchmarks.run_experiment(
             chosen, quick=quick, workers=workers, say=lambda text: err.print(text, markup=False)
         )
         outcome.save(to)
@@ -48,8 +53,26 @@ def bench_run(
             for column in columns:
                 table.add_column(escape(column), overflow="fold")
             for row in rows:
-                table.add_row(*(escape(cell(row.get(column))) for column in columns))
+                table.add_row(*(escape(rounded(row.get(column))) for column in columns))
             out.print(table)
         for note in outcome.notes:
             say(f"- {note}")
         out.print(f"Tables: {to / chosen}.md, .csv, .json, .tex, .svg", markup=False)
+
+
+def load_benchmarks() -> Any:
+    """The package ``benchmarks`` of the checkout that this package runs from.
+
+    No other one will do: figures are of the source beside them. Processes that an experiment
+    starts inherit the path.
+    """
+    package = Path(vfsl.__file__).resolve().parent
+    checkout = package.parent.parent
+    if package.parent.name != "src" or not (checkout / "benchmarks" / "registry.py").exists():
+        raise ConfigError(
+            f"Benchmarks are part of a source checkout of vfsl, and this vfsl is installed in "
+            f"{package.parent}; clone the repository, run pip install -e . in it, then vfsl bench."
+        )
+    if sys.path[0] != str(checkout):  # before any other package of that name
+        sys.path.insert(0, str(checkout))
+    return import_module("benchmarks")

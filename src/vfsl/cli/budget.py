@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from vfsl.cli.screen import out, say
-from vfsl.deploy.budget import BUDGET_FILE, KeptBudget, Sum
-from vfsl.deploy.config import PARTY_FILE
 from vfsl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vfsl.deploy.budget import Sum
 
 
 def add_to(app: typer.Typer) -> None:
@@ -29,6 +30,8 @@ def budget(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Say how many exact numbers each peer has seen of this party, over all runs, and may see."""
+    from vfsl.deploy.budget import KeptBudget
+
     found = {place: KeptBudget(place).sums() for place in _parties(folder)}
     if as_json:
         content = {
@@ -46,6 +49,9 @@ def budget(
 
 def _parties(folder: Path) -> list[Path]:
     """The folder itself or those in it that belong to a party."""
+    from vfsl.deploy.budget import BUDGET_FILE
+    from vfsl.deploy.config import PARTY_FILE
+
     places = [folder, *sorted(folder.glob("*/"))] if folder.is_dir() else []
     parties = [
         place for place in places if (place / PARTY_FILE).exists() or (place / BUDGET_FILE).exists()

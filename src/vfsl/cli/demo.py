@@ -8,12 +8,9 @@ from typing import Annotated
 
 import typer
 
-from vfsl import store
 from vfsl.cli.options import Quiet, Shown, free, progress
 from vfsl.cli.progress import Form
 from vfsl.cli.screen import print_summary, say
-from vfsl.job import load_job, run_job
-from vfsl.job.demo import has_torch, write_demo
 
 
 def add_to(app: typer.Typer) -> None:
@@ -29,6 +26,10 @@ def demo(
     shown: Shown = Form.BAR,
 ) -> None:
     """Run the whole story on made-up tables, encrypted, and write a report to open."""
+    from vfsl import store
+    from vfsl.job import load_job, run_job
+    from vfsl.job.demo import has_torch, write_demo
+
     folder = to or free(Path("demo-run"))
     risa = has_torch()
     if not risa:

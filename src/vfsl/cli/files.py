@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from vfsl.align import Limits, Normalise
 from vfsl.cli.options import (
     Ids,
     Labels,
@@ -30,7 +29,6 @@ from vfsl.cli.options import (
 from vfsl.cli.progress import Display, Form
 from vfsl.cli.screen import out, print_summary
 from vfsl.errors import ConfigError, LimitReached
-from vfsl.job import align_files, predict_files, step_files, unfinished
 
 
 def add_to(app: typer.Typer) -> None:
@@ -73,6 +71,9 @@ def align(
     shown: Shown = Form.BAR,
 ) -> None:
     """Find the rows that parties have in common, privately; resumes after an interruption."""
+    from vfsl.align import Limits, Normalise
+    from vfsl.job import align_files
+
     files = files_of(party)
     kept = state or to.with_name(f"{to.name}.state")
     fresh = not kept.exists()
@@ -302,6 +303,8 @@ def predict(
     shown: Shown = Form.BAR,
 ) -> None:
     """Score new rows with a trained model; the answer goes to the label holder."""
+    from vfsl.job import predict_files
+
     files = files_of(party)
     with progress(quiet, shown) as bar:
         fed = predict_files(
@@ -328,6 +331,8 @@ def _run(
     bar: Display,
 ) -> None:
     """Align and do one step; options that were not given are left to the step."""
+    from vfsl.job import step_files, unfinished
+
     files = files_of(party)
     given = {name: value for name, value in step.items() if value is not None}
     try:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from vfsl import store
 from vfsl.cli.options import (
     NoLabels,
     Quiet,
@@ -21,8 +20,6 @@ from vfsl.cli.options import (
 from vfsl.cli.progress import Form
 from vfsl.cli.screen import print_preview, print_summary, say
 from vfsl.errors import ConfigError
-from vfsl.job import load_job, preview, run_job, unfinished
-from vfsl.job.drafting import job_text, look_at
 
 
 def add_to(app: typer.Typer) -> None:
@@ -47,6 +44,10 @@ def init(
     to: Annotated[Path, typer.Option("--out", help="The job file.")] = Path("job.toml"),
 ) -> None:
     """Write a commented job for some tables: ids and kinds as the files show them."""
+    from vfsl import store
+    from vfsl.job import load_job
+    from vfsl.job.drafting import job_text, look_at
+
     if to.exists():
         raise ConfigError(f"{to} exists; choose another name by --out.")
     files = party_files([str(path) for path in tables])
@@ -72,6 +73,8 @@ def run(
     shown: Shown = Form.BAR,
 ) -> None:
     """Run a job with every party on this machine."""
+    from vfsl.job import load_job, preview, run_job, unfinished
+
     folder = to or free(Path("runs") / job.stem)
     loaded = load_job(job)
     if dry_run:

@@ -9,8 +9,8 @@ import typer
 
 from vfsl import __version__
 from vfsl.cli import bench, budget, demo, files, jobs, results
+from vfsl.cli.deploy import deploy_app
 from vfsl.cli.screen import complain, out, say
-from vfsl.deploy.commands import deploy_app
 from vfsl.errors import InputError, VfslError
 
 app = typer.Typer(

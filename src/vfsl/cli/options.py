@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
 from vfsl.cli.progress import Display, Form, display
 from vfsl.cli.screen import complain
-from vfsl.data.checks import check_party_name
 from vfsl.errors import ConfigError
-from vfsl.record import FILE_NAME, RunRecord
+
+if TYPE_CHECKING:
+    from vfsl.record import RunRecord
 
 Parties = Annotated[list[str], typer.Option("--party", help="NAME=FILE, once per party.")]
 Ids = Annotated[
@@ -55,6 +56,8 @@ def pairs(option: str, values: list[str]) -> dict[str, str]:
 
 def files_of(party: list[str]) -> dict[str, Path]:
     """The file of each party."""
+    from vfsl.data.checks import check_party_name
+
     files = {name: Path(path) for name, path in pairs("--party", party).items()}
     for name in files:
         check_party_name("The NAME of --party NAME=FILE", name)
@@ -78,6 +81,8 @@ def labels_of(
 
 def party_files(values: list[str]) -> dict[str, Path]:
     """Files as NAME=FILE, or as FILE: then the party is called as the file is."""
+    from vfsl.data.checks import check_party_name
+
     found: dict[str, Path] = {}
     for value in values:
         name, equals, rest = value.partition("=")
@@ -108,6 +113,8 @@ def id_columns(values: list[str], parties: list[str]) -> dict[str, str | list[st
 
 def record_in(folder: Path) -> RunRecord:
     """The run record of a folder."""
+    from vfsl.record import FILE_NAME, RunRecord
+
     if not (folder / FILE_NAME).exists():
         raise ConfigError(
             f"There is no run record in {folder}; expected the --out folder of a run."

@@ -24,7 +24,7 @@ from rich.progress import (
 from rich.text import Text
 
 from vfsl.cli.screen import err
-from vfsl.federation import Event
+from vfsl.progress import Event
 
 
 class Form(StrEnum):

@@ -12,7 +12,6 @@ from rich.table import Table
 from vfsl.cli.options import record_in
 from vfsl.cli.screen import out
 from vfsl.errors import ConfigError
-from vfsl.report import summarise, write_page
 
 Folder = Annotated[Path, typer.Argument(help="A folder with a run record.")]
 
@@ -25,6 +24,8 @@ def add_to(app: typer.Typer) -> None:
 
 def ledger(folder: Folder) -> None:
     """Print who sent what to whom, how protected, how many bytes, and what it reveals."""
+    from vfsl.report import summarise
+
     summary = summarise([record_in(folder)])["runs"][0]
     out.print(f"Ledger of run {summary['run']}: what left each party, and what it reveals")
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -75,6 +76,8 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     """Write the report page of a run."""
+    from vfsl.report import write_page
+
     if to is not None and to.exists() and not force:
         raise ConfigError(f"{to} exists; choose another name, or say --force to replace it.")
     path = to or folder / "report.html"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from vfsl.benchmark.table import cell
-from vfsl.federation import Federation
-from vfsl.job import Preview
-from vfsl.report import readable_bytes, summarise
+if TYPE_CHECKING:
+    from vfsl.federation import Federation
+    from vfsl.job import Preview
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -30,6 +29,8 @@ def complain(text: str) -> None:
 
 def print_summary(fed: Federation, folder: Path) -> None:
     """A line for each step, and where the results are."""
+    from vfsl.report import summarise
+
     details = [step.details for step in fed.steps]
     for step, more in zip(summarise([fed.record])["runs"][0]["steps"], details, strict=True):
         if step["name"] == "evaluate":
@@ -46,7 +47,9 @@ def print_summary(fed: Federation, folder: Path) -> None:
 
 def step_line(step: dict[str, Any]) -> str:
     """One step as a line."""
-    facts = [f"{name} {cell(value)}" for name, value in step["metrics"].items()]
+    from vfsl.report.words import readable_bytes, rounded
+
+    facts = [f"{name} {rounded(value)}" for name, value in step["metrics"].items()]
     facts += [f"{len(step['rounds'])} rounds"] if step["rounds"] else []
     facts += [f"stopped: {step['stop_reason']}"] if step["stop_reason"] else []
     if step["messages"]:

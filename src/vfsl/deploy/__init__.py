@@ -3,7 +3,6 @@
 Importing this package needs no engine; starting, submitting and provisioning do.
 """
 
-from vfsl.deploy.commands import deploy_app
 from vfsl.deploy.config import PartyFile, Project, load_party, load_project
 from vfsl.deploy.job import SharedJob, load_shared_job
 from vfsl.deploy.local import LocalDeployment
@@ -14,7 +13,6 @@ __all__ = [
     "PartyFile",
     "Project",
     "SharedJob",
-    "deploy_app",
     "fetch_results",
     "load_party",
     "load_project",

@@ -1,9 +1,8 @@
-"""RISA, its opinions and its rivals. Without torch everything imports; training then says so."""
+"""RISA and its opinions. Without torch everything imports; training then says so."""
 
 from vfsl.evidence.encoders import CNN, MLP
 from vfsl.evidence.opinion import Opinion, evidence_of, fuse, opinion_of, probability
 from vfsl.evidence.risa import RISA
-from vfsl.evidence.rivals import RIVALS, rival
 from vfsl.evidence.saved import load_risa, save_risa
 from vfsl.evidence.switches import PAPER, PLUS, PLUS_TABLES, Switches
 
@@ -14,7 +13,6 @@ __all__ = [
     "PLUS",
     "PLUS_TABLES",
     "RISA",
-    "RIVALS",
     "Opinion",
     "Switches",
     "evidence_of",
@@ -22,6 +20,5 @@ __all__ = [
     "load_risa",
     "opinion_of",
     "probability",
-    "rival",
     "save_risa",
 ]

@@ -48,6 +48,13 @@ def _digits(value: float, digits: int) -> str:
     return f"{value:.{digits if size < 1 else digits - 1}f}"
 
 
+def rounded(value: Any) -> str:
+    """A value for a line or a table of text: three significant digits, nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 def bound(value: float) -> str:
     """A round number without digits that say nothing: 5,000, 0.25."""
     return f"{value:,.6g}".replace("-", "−") if abs(value) < 1e7 else f"{value:.4g}"

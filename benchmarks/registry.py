@@ -1,0 +1,52 @@
+"""Names of experiments and how they are started."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from importlib import import_module
+
+from benchmarks import cells
+from benchmarks.table import Outcome
+from vfsl.errors import ConfigError
+
+# Import paths, so that listing them loads nothing. Each: run(quick, say) -> Outcome.
+EXPERIMENTS = {
+    "schemes": ("benchmarks.schemes", "homomorphic kernels beside phe, fate-utils, sf-heu"),
+    "linear": ("benchmarks.linear", "encrypted linear and logistic regression, whole runs"),
+    "trees": ("benchmarks.trees", "plain and encrypted trees beside xgboost and lightgbm"),
+    "pu": ("benchmarks.pu", "reliable positives: VFPU beside its baselines"),
+    "complete": ("benchmarks.complete", "completed columns and what they are good for"),
+    "generators": ("benchmarks.generators", "generators and imputers beside ctgan"),
+    "risa": ("benchmarks.risa", "RISA, its ablation and its rivals"),
+    "deploy": ("benchmarks.deploy", "the engine's overhead against memory"),
+    "psi": ("benchmarks.psi", "private set intersection: speed, bytes, memory, peers"),
+}
+
+Say = Callable[[str], None]
+
+
+def run_experiment(
+    name: str, *, quick: bool = False, workers: int = 1, say: Say = lambda text: None
+) -> Outcome:
+    """Run one experiment.
+
+    Parameters
+    ----------
+    name : str
+        One of ``EXPERIMENTS``.
+    quick : bool
+        A small form that ends in two minutes.
+    workers : int
+        Cells that are computed at a time, where an experiment has cells.
+    say : callable
+        Hears what is being measured.
+    """
+    if name not in EXPERIMENTS:
+        near = difflib.get_close_matches(name, EXPERIMENTS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        known = ", ".join(EXPERIMENTS)
+        raise ConfigError(f"There is no experiment {name!r}{hint} Known are {known}.")
+    with cells.workers(workers):
+        outcome: Outcome = import_module(EXPERIMENTS[name][0]).run(quick, say)
+    return outcome

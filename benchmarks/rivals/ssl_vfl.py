@@ -1,0 +1,74 @@
+"""SSL+VFL: each party pre-trains its encoder by contrast on all of its rows, then VFL.
+
+Pictures: SimCLR over two strong views, temperature 0.5. Tables: SCARF, the clean row against one
+with 60 % of its cells replaced, temperature 1. The projector has two layers and is thrown away. In
+fine-tuning the encoders learn at a tenth of the head's rate. Pre-training and fine-tuning take the
+whole budget of steps each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.rivals.augment import corrupted, strong
+from benchmarks.rivals.harness import Batches, Fitted, Problem, label_tensor, optimise
+from benchmarks.rivals.vfl import Split, predictor
+from vfsl.evidence.encoders import CNN, linear
+
+PROJECTION = 64
+
+
+def contrast(first: Tensor, second: Tensor, temperature: float) -> Tensor:
+    """NT-Xent: each view should be nearer to its twin than to every other view."""
+    views = functional.normalize(torch.cat([first, second]), dim=1)
+    likeness = views @ views.T / temperature
+    likeness = likeness.masked_fill(torch.eye(len(views), dtype=torch.bool), -torch.inf)
+    twins = torch.arange(len(views)).roll(len(first))
+    return functional.cross_entropy(likeness, twins)
+
+
+def pretrain(
+    problem: Problem, place: int, body: nn.Module, width: int, rng: np.random.Generator, steps: int
+) -> None:
+    view = problem.views[place]
+    projector = nn.Sequential(
+        linear(width, width, rng), nn.ReLU(), linear(width, PROJECTION, rng, gain=1.0)
+    )
+    rows = np.arange(len(view.inputs), dtype=np.int64)
+    batches = Batches(rows, problem.learning.batch_size, rng)
+    pictures = isinstance(view.recipe, CNN)
+
+    def loss(step: int) -> Tensor:
+        clean = view.inputs.take(batches.next())
+        if pictures:
+            pair = strong(clean, view.recipe, rng), strong(clean, view.recipe, rng)
+        else:
+            pair = clean, corrupted(clean, view.inputs, rng)
+        first, second = (projector(body(one)) for one in pair)
+        return contrast(first, second, 0.5 if pictures else 1.0)
+
+    optimise([body, projector], steps, loss, problem.learning)
+
+
+def fit(problem: Problem, rng: np.random.Generator) -> Fitted:
+    return fit_after(problem, rng, problem.steps)
+
+
+def fit_after(problem: Problem, rng: np.random.Generator, pretraining: int) -> Fitted:
+    """VFL after that many steps of pre-training."""
+    network = Split(problem, rng)
+    for place, body in enumerate(network.bodies):
+        pretrain(problem, place, body, network.widths[place], rng, pretraining)
+    batches = Batches(problem.labelled("overlap"), problem.learning.batch_size, rng)
+    first, second = (view.inputs for view in problem.views)
+
+    def loss(step: int) -> Tensor:
+        batch = batches.next()
+        scores = network(first.take(batch), second.take(batch))
+        return functional.cross_entropy(scores, label_tensor(problem, batch))
+
+    optimise([network.head, network.bodies], problem.steps, loss, problem.learning, {1: 0.1})
+    return predictor(network)
