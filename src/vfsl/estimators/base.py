@@ -80,8 +80,8 @@ class Share:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Share:
-        """The share whose ``to_dict`` this is."""
-        listed = {name: tuple(content[name]) for name in ("rounds", "notes")}
+        """The share whose ``to_dict`` this is; completion once kept shares without their rounds."""
+        listed = {name: tuple(content[name]) for name in ("rounds", "notes") if name in content}
         return cls(**{**content, **listed})
 
 
