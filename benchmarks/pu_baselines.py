@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from benchmarks.peers import peer_python, run_peer
 from vfsl.estimators.descent import Floats
@@ -110,8 +111,8 @@ def nnpu(
 
 def nnpu_gradient(g: Floats, positives: int, prior: float) -> Floats:
     """By each row's output, the first ones positive: of R, or of −r where r is negative."""
-    slope = 0.25 / np.cosh(g / 2) ** 2  # of σ(g); l(g, −) = σ(g), l(g, +) = σ(−g)
-    loss = 0.5 * (1 + np.tanh(g / 2))
+    loss = expit(g)  # l(g, −) = σ(g), l(g, +) = σ(−g)
+    slope = loss * expit(-g)
     p, u = loss[:positives], loss[positives:]
     risk = u.mean() - prior * p.mean()
     by_p, by_u = slope[:positives] / len(p), slope[positives:] / len(u)

@@ -1,15 +1,21 @@
 """Worker processes: order, streaming, errors, and no nesting."""
 
+import hashlib
+import itertools
 import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from vfsl import parallel
+from vfsl.align import ecdh
+from vfsl.align.byterows import rows_of
 from vfsl.errors import ConfigError, DataError
 
 
@@ -139,3 +145,92 @@ def test_a_script_needs_no_main_guard():
     script = Path(__file__).parent / "unguarded_script.py"
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "started\n[1, 2, 3]\n", "")
+
+
+# ---- by a backend of joblib ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def threading_backend():
+    parallel.use_backend("threading")
+    yield
+    parallel.use_backend(None)
+
+
+@pytest.mark.usefixtures("threading_backend")
+def test_a_backend_of_joblib_does_the_work():
+    """Threads stand for a cluster: the pool's processes would not have this process's number."""
+    results = list(parallel.spread(square_and_pid, range(50), workers=2))
+    assert results == [(n * n, os.getpid()) for n in range(50)]
+    assert list(parallel.spread(nested, [3, 4], workers=2)) == [True, True]
+    with pytest.raises(DataError, match="three"):
+        list(parallel.spread(fail_on_three, range(10), workers=2))
+
+
+def thread_of(number):
+    return number, threading.get_ident()
+
+
+@pytest.mark.usefixtures("threading_backend")
+def test_a_backend_is_used_by_all_threads_and_not_further_by_its_own():
+    with ThreadPoolExecutor(1) as party:
+        done = party.submit(lambda: list(parallel.spread(thread_of, range(8), workers=2))).result()
+        its_own = party.submit(threading.get_ident).result()
+    assert [number for number, _ in done] == list(range(8))
+    assert its_own not in {ident for _, ident in done}
+    assert all(parallel.spread(stays_in_its_thread, range(4), workers=2))
+
+
+def stays_in_its_thread(_):
+    return {ident for _, ident in parallel.spread(thread_of, range(3), workers=2)} == {
+        threading.get_ident()
+    }
+
+
+@pytest.mark.usefixtures("threading_backend")
+def test_a_backend_reads_a_long_iterable_only_as_far_as_needed():
+    taken = []
+    stream = parallel.spread(abs, (taken.append(n) or n for n in itertools.count()), workers=2)
+    assert [next(stream) for _ in range(3)] == [0, 1, 2]
+    assert len(taken) <= 2 * max(os.cpu_count(), 2)
+    stream.close()
+
+
+def test_an_unknown_backend_is_one_sentence_and_changes_nothing():
+    with pytest.raises(ConfigError, match=r"joblib can use\. Got 'abacus' instead"):
+        parallel.use_backend("abacus")
+    results = list(parallel.spread(square_and_pid, range(8), workers=2))
+    assert os.getpid() not in {pid for _, pid in results}
+
+
+def overlap(key, mine, theirs):
+    client = ecdh.CurveClient(key.public)
+    blinded, secret = client.blind(mine)
+    values = client.values(mine, key.answer(blinded), secret)
+    return {value.tobytes() for value in values} & {v.tobytes() for v in key.values(theirs)}
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_a_dask_cluster_finds_the_same_overlap(monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="needs dask[distributed]")
+    monkeypatch.setattr(ecdh, "_CHUNK", 64)
+    key = ecdh.CurveKey.generate()
+    digests = rows_of(b"".join(hashlib.sha256(b"%d" % n).digest() for n in range(1000)), 32)
+    here = overlap(key, digests[:700], digests[300:])
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with cluster, distributed.Client(cluster) as client:
+        parallel.use_backend("dask", client=client)
+        try:
+            pids = {pid for _, pid in parallel.spread(square_and_pid, range(20), workers=2)}
+            there = overlap(key, digests[:700], digests[300:])
+            alone = list(parallel.spread(nested, [3, 4], workers=2))
+            with pytest.raises(DataError, match="three"):
+                list(parallel.spread(fail_on_three, range(10), workers=2))
+        finally:
+            parallel.use_backend(None)
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+    assert alone == [True, True]
+    assert there == here
+    assert len(here) == 400

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,3 +80,9 @@ def draw_announced_seed(rng: np.random.Generator) -> int:
     """
     digest = hashlib.sha256(b"vfsl announced seed" + rng.bytes(_BYTES)).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - ANNOUNCED_BITS)
+
+
+def draw_by_number(rng: np.random.Generator) -> Callable[[int], np.random.Generator]:
+    """A generator for each piece of work by its number, the same whichever pieces were skipped."""
+    words = rng.integers(0, 1 << 32, 4).tolist()
+    return lambda number: np.random.default_rng([*words, number])

@@ -1,6 +1,9 @@
-"""Worker processes for heavy local work, and threads of PyTorch.
+"""Worker processes or a cluster for heavy local work, and threads of PyTorch.
 
-Processes are always spawned: forked SEAL and BLAS state hangs.
+Processes are always spawned: forked SEAL and BLAS state hangs. They are a pool of our own and not
+joblib's, whose loky pool is one for the whole process: parties in threads share it, and an error in
+one thread's work shuts it down for the others; it reads its items ahead of who takes the results,
+and a worker outlives a parent that is killed.
 """
 
 from __future__ import annotations
@@ -13,11 +16,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import islice
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.process import BaseProcess, parent_process
 from multiprocessing.util import Finalize
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
+
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 
 from vfsl.errors import ConfigError
 
@@ -28,6 +36,8 @@ _lock = threading.Lock()
 _pool: ProcessPoolExecutor | None = None
 _pool_size = 0
 _inside_worker = False
+_inside_task: ContextVar[bool] = ContextVar("vfsl.parallel inside task", default=False)
+_backend: dict[str, Any] | None = None
 _torch_users = 0
 _torch_before = 1
 
@@ -56,13 +66,16 @@ def spread(
 ) -> Iterator[Result]:
     """Yield ``function(item)`` for each item, in order, computed by worker processes.
 
-    At most two items a worker are under way, so a long iterable streams in constant memory.
+    At most two items per worker are under way, so a long iterable streams in constant memory.
     With one worker, or inside a worker, everything is computed here. ``function`` and the items
-    must pickle; they never leave this machine.
+    must pickle; they never leave this machine unless `use_backend` has named a cluster.
     """
     count = cores() if workers is None else workers
-    if count <= 1 or _inside_worker:
+    if count <= 1 or _inside_worker or _inside_task.get():
         yield from map(function, items)
+        return
+    if _backend is not None:
+        yield from _spread_by_joblib(function, items, _backend)
         return
     pool = _shared_pool(count)
     waiting: deque[Future[Result]] = deque()
@@ -76,6 +89,64 @@ def spread(
     finally:
         for future in waiting:
             future.cancel()
+
+
+def use_backend(name: str | None, **settings: Any) -> None:
+    """Do heavy local work by a joblib backend from now on, in all threads of this process.
+
+    Keys and ids are in what the backend is given: a cluster must be the party's own, and encrypted.
+
+    Parameters
+    ----------
+    name : str or None
+        A backend that joblib knows, such as "dask" or a registered one; None: worker processes of
+        this machine, as in the beginning.
+    **settings
+        Of that backend, such as ``client`` of "dask".
+    """
+    global _backend
+    chosen = None if name is None else {"backend": name, **settings}
+    if chosen is not None:
+        try:
+            with parallel_config(**chosen):
+                effective_n_jobs(-1)
+        except (ValueError, TypeError, ImportError) as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(
+                f"The backend must be one that joblib can use. Got {name!r} instead: {reason}"
+            ) from None
+    _backend = chosen
+
+
+def _spread_by_joblib(
+    function: Callable[[Item], Result], items: Iterable[Item], backend: dict[str, Any]
+) -> Iterator[Result]:
+    """By windows of two items per worker: joblib alone would read all items ahead."""
+    task, rest = delayed(_Task(function)), iter(items)
+    while True:
+        # The setting belongs to this thread, so it must end before a result is handed out.
+        with parallel_config(**backend):
+            window = list(islice(rest, 2 * effective_n_jobs(-1)))
+            # No arrays in files: they may be secret.
+            work = Parallel(n_jobs=-1, batch_size=1, max_nbytes=None)
+            results = work(task(item) for item in window)
+        yield from results
+        if not window:
+            return
+
+
+@dataclass(frozen=True)
+class _Task(Generic[Item, Result]):
+    """A function as a backend runs it, in a thread of a worker perhaps: it spreads no further."""
+
+    function: Callable[[Item], Result]
+
+    def __call__(self, item: Item) -> Result:
+        token = _inside_task.set(True)
+        try:
+            return self.function(item)
+        finally:
+            _inside_task.reset(token)
 
 
 def close_pool() -> None:

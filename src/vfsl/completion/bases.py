@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, softmax
 
 from vfsl.completion.selection import Floats
 from vfsl.errors import ConfigError
@@ -166,10 +167,9 @@ def as_chances(base: Estimator, share: Share, scores: Array, classes: int) -> Fl
     if base.scores_are == "probability":
         chances = np.clip(found, 0.0, 1.0)
     elif len(known) == 2:
-        chances = 0.5 * (1 + np.tanh(found[:, :1] / 2))
+        chances = expit(found[:, :1])
     else:
-        shifted = np.exp(found - found.max(axis=1, keepdims=True))
-        chances = shifted / shifted.sum(axis=1, keepdims=True)
+        chances = softmax(found, axis=1)
     if len(known) == 2:
         chances = np.hstack([1 - chances[:, :1], chances[:, :1]])
     chances = chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-12)

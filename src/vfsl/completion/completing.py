@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -33,14 +33,14 @@ from vfsl.completion.routing import (
     by_skill,
 )
 from vfsl.completion.shift import MeasureShift, Shift
-from vfsl.completion.sides import Side
+from vfsl.completion.sides import Completable, Side
 from vfsl.completion.targets import Target, targets_of
 from vfsl.completion.vfpum import VFPUM, OnColumns, Stop
 from vfsl.data import PartyTable
 from vfsl.data.checks import counted
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators.association import Association
-from vfsl.estimators.base import Federated, Rows, StepReport
+from vfsl.estimators.base import StepReport
 from vfsl.progress import Event, OnEvent
 from vfsl.store import Checkpoints
 
@@ -49,30 +49,6 @@ CROSS_FIT, VFPU_M, DIRECT, SHIFT = "cross-fit", "vfpu-m", "direct model", "shift
 LEAST_OVERLAP = 30
 # A column with fewer known cells on the common rows is not worth a model.
 LEAST_KNOWN = 30
-
-
-class _RowShare(Protocol):
-    @property
-    def overlap(self) -> Rows: ...
-
-    @property
-    def rest(self) -> Rows: ...
-
-
-class Completable(Federated, Protocol):
-    """The little that completion needs of a federation."""
-
-    @property
-    def plan(self) -> Any: ...
-
-    @property
-    def tables(self) -> Mapping[str, PartyTable]: ...
-
-    def align(self, *parties: str) -> Any: ...
-
-    def share(self, party: str) -> _RowShare: ...
-
-    def plays(self, party: str) -> bool: ...
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from vfsl.completion.calibrating import (
     crossed_errors,
     draw_parts,
 )
-from vfsl.completion.pieces import DISCLOSURES, HELD_OUT, OVERLAP, Keeper, Leader, follow
+from vfsl.completion.pieces import DISCLOSURES, HELD_OUT, OVERLAP, Leader, follow
 from vfsl.completion.selection import Booleans, Floats, Places
 from vfsl.completion.sides import Side, context_table
 from vfsl.completion.targets import Target
@@ -32,6 +32,7 @@ from vfsl.data import PartyTable
 from vfsl.data.checks import check_count
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Roles
+from vfsl.store import Checkpoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +120,7 @@ class CrossFit:
         role: Roles,
         rng: np.random.Generator,
         columns: Sequence[str] = (),
-        kept: Keeper | None = None,
+        kept: Checkpoints | None = None,
         on_columns: OnColumns | None = None,
     ) -> dict[str, Fold]:
         """One party's side; the folds by column at the missing party, who may hear of progress.

@@ -27,6 +27,7 @@ from vfsl.completion.calibrating import draw_parts
 from vfsl.completion.selection import Floats, Places
 from vfsl.completion.sides import Side
 from vfsl.data import PartyTable
+from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators.base import Part, Roles, Share
 from vfsl.estimators.trees.model import TreeModel
@@ -141,7 +142,7 @@ class Downstream:
         leads = channel.me == role.label_holder
         sure = self._shared_confidence(channel, side, role, confidence)
         done: dict[str, Trained] = {}
-        words = [int(word) for word in rng.integers(0, 1 << 32, 4)]
+        random = draw_by_number(rng)
         parts = draw_parts(0 if side is None else len(side.overlap), self.folds, rng)
         for number, way in enumerate(self.ways):
             here = channel.within(f"way {number}")
@@ -153,8 +154,7 @@ class Downstream:
             part = None
             if side is not None:
                 part = self._part(way, side, target, tables, sure, parts if leads else None)
-            random = np.random.default_rng([*words, number])
-            share = self.base.train(here, part, role=roles, rng=random)
+            share = self.base.train(here, part, role=roles, rng=random(number))
             done[way.name] = Trained(share, self._held(share, parts) if leads else None)
         return done
 

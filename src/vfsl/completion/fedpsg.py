@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from vfsl.completion.bases import Pair, make_pair
 from vfsl.completion.completed import Completion
-from vfsl.completion.completing import Completable, Completing, Settings
+from vfsl.completion.completing import Completing, Settings
 from vfsl.completion.low import Method
 from vfsl.completion.picture import picture
-from vfsl.completion.sides import check_pair
+from vfsl.completion.sides import Completable, check_pair
 from vfsl.completion.vfpum import Stop
 from vfsl.data import check_labels
 from vfsl.data.checks import check_choice, check_count, check_share

@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,8 +29,10 @@ from vfsl.completion.selection import Floats, Places
 from vfsl.completion.sides import Side
 from vfsl.completion.targets import Target, merge_rare, targets_of
 from vfsl.data import PartyTable
+from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.estimators.base import Estimator, Part, Roles, Share
+from vfsl.store import Checkpoints
 from vfsl.values import Array, Disclosure, Disclosures
 
 _MOST = 1 << 40
@@ -59,14 +61,6 @@ NUMBERS, CLASSES, END = "numbers", "classes", "end"
 OVERLAP, ALL, REST, HELD_OUT, NONE = "overlap", "all", "rest", "held out", "none"
 
 
-class Keeper(Protocol):
-    """Where a party keeps finished groups; `vfsl.store.Checkpoints` is one."""
-
-    def save(self, name: str, value: Any) -> None: ...
-
-    def load(self, name: str) -> Any: ...
-
-
 def places_of(rows: str, common: int, others: int) -> Places:
     """Places of these rows in the order of common rows, then the others."""
     if rows == ALL:
@@ -88,7 +82,7 @@ class Leader:
     rng : numpy.random.Generator
     common : int
         How many rows are common.
-    kept : Keeper, optional
+    kept : Checkpoints, optional
     """
 
     channel: Channel
@@ -96,7 +90,7 @@ class Leader:
     role: Roles
     rng: np.random.Generator
     common: int
-    kept: Keeper | None = None
+    kept: Checkpoints | None = None
     others: int = field(init=False)
     columns: int = field(init=False)  # of the given party
     resume: int = field(init=False)  # groups
@@ -116,8 +110,7 @@ class Leader:
         for party in self._told:
             order = {"groups": self.resume, "pieces": self.pieces}
             self.channel.send(party, "resume", order)
-        words = self.rng.integers(0, 1 << 32, 4).tolist()
-        self._words = [int(word) for word in words]
+        self._random = draw_by_number(self.rng)
 
     def targets_of(self, common: PartyTable, columns: Sequence[str]) -> list[Target]:
         """Columns as the base may predict them; those whose values are too rare are left out.
@@ -170,7 +163,7 @@ class Leader:
             here.send(party, "work", {"task": task, "train": train, "score": score, "group": group})
         trained = places_of(train, self.common, self.others)
         part = Part(table, trained, target[trained], None if weights is None else weights[trained])
-        rng = np.random.default_rng([*self._words, self.pieces])
+        rng = self._random(self.pieces)
         self.pieces += 1
         share = base.train(here, part, role=self.role, rng=rng)
         if share is None:
@@ -201,7 +194,7 @@ def follow(
     side: Side | None,
     role: Roles,
     rng: np.random.Generator,
-    kept: Keeper | None = None,
+    kept: Checkpoints | None = None,
 ) -> dict[int, Share]:
     """The given party's or the key holder's side of all pieces: its last share of each group."""
     leader, shares = role.label_holder, {}
@@ -216,22 +209,21 @@ def follow(
         for name in ("groups", "pieces")
     )
     if kept is not None and side is not None:
-        shares = {group: share_from(kept.load(_name(group))["share"]) for group in range(resume)}
-    words = [int(word) for word in rng.integers(0, 1 << 32, 4)]
+        shares = {n: Share.from_dict(kept.load(_name(n))["share"]) for n in range(resume)}
+    random = draw_by_number(rng)
     while True:
         here = channel.within(f"piece {number}")
         order = here.receive(leader, "work")
         if order.get("task") == END:
             return shares
         base, train, score, group = _ordered(order, pair, leader)
-        random = np.random.default_rng([*words, number])
+        share = base.train(here, _part(side, train), role=role, rng=random(number))
         number += 1
-        share = base.train(here, _part(side, train), role=role, rng=random)
         _follow_score(here, base, side, share, train, score, role)
         if share is not None and side is not None:
             shares[group] = share
             if kept is not None:
-                kept.save(_name(group), {"share": plain(share), "pieces": number})
+                kept.save(_name(group), {"share": share.to_dict(), "pieces": number})
 
 
 def _follow_score(
@@ -284,21 +276,7 @@ def _part(side: Side | None, rows: str) -> Part | None:
     return Part(side.table, side.rows[places_of(rows, len(side.overlap), len(side.rest))])
 
 
-def plain(share: Share) -> dict[str, Any]:
-    """A share as JSON values; training scores are not kept."""
-    return {
-        "party": share.party,
-        "model": share.model,
-        "state": dict(share.state),
-        "stop_reason": share.stop_reason,
-    }
-
-
-def share_from(content: Mapping[str, Any]) -> Share:
-    return Share(**content)
-
-
-def pieces_kept(kept: Keeper | None) -> list[int]:
+def pieces_kept(kept: Checkpoints | None) -> list[int]:
     """How many pieces a party had done when it last kept each group, from the first on."""
     found: list[int] = []
     while kept is not None and (content := kept.load(_name(len(found)))) is not None:

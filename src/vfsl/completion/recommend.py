@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit, log_softmax, softmax
 
 from vfsl.channel import Channel, run_together
 from vfsl.completion.bases import of_model
@@ -152,8 +153,8 @@ class Advice:
         if self.classes is None:
             return found[:, 0]
         if len(self.classes) == 2:
-            return sigmoid(found[:, 0])
-        return softmax(found)
+            return np.asarray(expit(found[:, 0]))
+        return np.asarray(softmax(found, axis=1))
 
 
 def recommend(
@@ -357,18 +358,7 @@ def row_losses(scores: Floats, codes: Array, classes: bool) -> Floats:
     if scores.shape[1] == 1:
         sign = np.where(codes == 1, -1.0, 1.0)
         return np.asarray(np.logaddexp(0.0, sign * scores[:, 0]))
-    shifted = scores - scores.max(axis=1, keepdims=True)
-    total = np.log(np.exp(shifted).sum(axis=1))
-    return np.asarray(total - shifted[np.arange(len(codes)), codes.astype(np.int64)])
-
-
-def sigmoid(scores: Floats) -> Floats:
-    return np.asarray(0.5 * (1 + np.tanh(scores / 2)))
-
-
-def softmax(scores: Floats) -> Floats:
-    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+    return np.asarray(-log_softmax(scores, axis=1)[np.arange(len(codes)), codes.astype(np.int64)])
 
 
 def _roles(fed: Any, given: str, missing: str) -> Roles:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
+from vfsl.align import RowShare
 from vfsl.data import Encoder, Kind, PartyTable
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Rows
+from vfsl.estimators.base import Rows, WithTables
 from vfsl.values import Array
 
 _FARTHEST = 8.0
@@ -31,6 +33,19 @@ class Side:
     def rows(self) -> Rows:
         """Common rows first, then the others."""
         return np.concatenate([self.overlap, self.rest])
+
+
+class Completable(WithTables, Protocol):
+    """What completion needs of a federation: also who is aligned, and the remaining rows."""
+
+    @property
+    def plan(self) -> Any: ...
+
+    def align(self, *parties: str) -> Any: ...
+
+    def share(self, party: str) -> RowShare: ...
+
+    def plays(self, party: str) -> bool: ...
 
 
 def check_pair(given: str, missing: str, aligned: Iterable[str]) -> None:

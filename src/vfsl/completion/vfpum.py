@@ -37,10 +37,8 @@ from vfsl.completion.pieces import (
     NUMBERS,
     OVERLAP,
     REST,
-    Keeper,
     Leader,
     follow,
-    plain,
 )
 from vfsl.completion.selection import (
     Floats,
@@ -55,6 +53,7 @@ from vfsl.data import PartyTable
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.estimators.base import Part, Roles, Share
+from vfsl.store import Checkpoints
 from vfsl.values import Array
 
 # Which columns are next, how many are done, of how many.
@@ -112,7 +111,7 @@ class VFPUM:
         context: PartyTable | None = None,
         errors: Mapping[str, ErrorScale] | None = None,
         scales: Mapping[str, ClassScale] | None = None,
-        kept: Keeper | None = None,
+        kept: Checkpoints | None = None,
         on_columns: OnColumns | None = None,
     ) -> Outcome:
         """One party's side.
@@ -130,7 +129,7 @@ class VFPUM:
         scales : mapping, optional
             At the missing party: how linear scores of a category become probabilities; without one
             they count as probabilities themselves.
-        kept : Keeper, optional
+        kept : Checkpoints, optional
             Where this party keeps finished groups of columns, to go on from after a failure.
         on_columns : callable, optional
             At the missing party: hears which columns are next, how many are done, of how many.
@@ -256,14 +255,14 @@ class VFPUM:
                     Found.from_dict(one, target)
                     for one, target in zip(content["found"], group, strict=True)
                 ]
-                outcome.shares[number] = Share(**content["share"])
+                outcome.shares[number] = Share.from_dict(content["share"])
             else:
                 found, share = self._loop(leader, side, group, context, learned, number)
                 outcome.shares[number] = share
                 if leader.kept is not None:
                     content = {
                         "found": [one.to_dict() for one in found],
-                        "share": plain(share),
+                        "share": share.to_dict(),
                         "pieces": leader.pieces,
                     }
                     leader.kept.save(f"group {number}", content)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 
 from vfsl.data.checks import check_choice, check_count, check_rng, check_share
 from vfsl.data.split import REMAINDERS, fresh_ids, split_vertically
@@ -39,7 +40,7 @@ def _counts(log_mean: float, log_spread: float) -> Picture:
 
 
 def _share(steepness: float) -> Picture:
-    return lambda z: np.round(1 / (1 + np.exp(-steepness * z)), 4)
+    return lambda z: np.round(expit(steepness * z), 4)
 
 
 def _symmetric(centre: float, spread: float) -> Picture:

@@ -24,7 +24,7 @@ the feature holder can test a guess about which rows these are. Declare such col
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
@@ -38,7 +38,7 @@ from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, scheme
 from vfsl.data import PartyTable, check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
-from vfsl.estimators.base import Federated, Part, Roles, Rows
+from vfsl.estimators.base import Part, Roles, Rows, WithTables
 from vfsl.estimators.descent import Integers
 from vfsl.estimators.exchange import receive_key
 from vfsl.estimators.ranks import (
@@ -90,11 +90,8 @@ class _Plan(Protocol):
     def __getitem__(self, party: str, /) -> _Share: ...
 
 
-class Aligned(Federated, Protocol):
+class Aligned(WithTables, Protocol):
     """A federation whose rows are aligned."""
-
-    @property
-    def tables(self) -> Mapping[str, PartyTable]: ...
 
     @property
     def plan(self) -> _Plan | None: ...

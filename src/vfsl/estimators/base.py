@@ -78,6 +78,12 @@ class Share:
             "notes": list(self.notes),
         }
 
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Share:
+        """The share whose ``to_dict`` this is; completion once kept shares without their rounds."""
+        listed = {name: tuple(content[name]) for name in ("rounds", "notes") if name in content}
+        return cls(**{**content, **listed})
+
 
 def places_in_training(
     shares: Mapping[str, Share], parts: Mapping[str, Part], label_holder: str
@@ -172,3 +178,10 @@ class Federated(Protocol):
     ) -> tuple[dict[str, Any], StepReport]:
         """Run roles together as one step; their results, and where to report the outcome."""
         ...
+
+
+class WithTables(Federated, Protocol):
+    """A federation that also has the tables of the parties that take part here."""
+
+    @property
+    def tables(self) -> Mapping[str, PartyTable]: ...

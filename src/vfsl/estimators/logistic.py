@@ -8,9 +8,11 @@ touches the loss there (Newton's method), so that the result is the pooled one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, softmax
 from sklearn.metrics import roc_auc_score
 
 from vfsl.errors import ConfigError, DataError
@@ -95,8 +97,8 @@ class LogisticRegression(LinearModel):
         """
         scores = self.decision_function(fed)
         if len(self.classes_) > 2:
-            return _softmax(scores)
-        positive = _sigmoid(scores)
+            return np.asarray(softmax(scores, axis=1))
+        positive = expit(scores)
         return np.hstack([1 - positive, positive]) if positive.shape[1] == 1 else positive
 
     def predict(self, fed: Federated) -> Array:
@@ -137,9 +139,9 @@ class LogisticRegression(LinearModel):
             row_weights = row_weights / (len(classes) * share[codes])[:, None]
             row_weights = row_weights / row_weights.mean(axis=0)
         if len(classes) == 2:
-            hot, link, factor = codes[:, None].astype(np.float64), _sigmoid, 1.0
+            hot, link, factor = codes[:, None].astype(np.float64), expit, 1.0
         else:
-            hot, link, factor = np.eye(len(classes))[codes], _softmax, 2.0
+            hot, link, factor = np.eye(len(classes))[codes], partial(softmax, axis=1), 2.0
             if row_weights.shape[1] > 1:
                 raise ConfigError("Several models at once need a label with two classes.")
         rarest = self._rarest(codes, classes, row_weights)
@@ -196,12 +198,3 @@ def touching_quadratic(
     curvature = np.maximum(factor * probability * (1 - probability), _HESSIAN_FLOOR)
     targets = scores + (hot - probability) / curvature
     return Problem(np.clip(targets, -_TARGET_RANGE, _TARGET_RANGE), row_weights * curvature)
-
-
-def _sigmoid(scores: Floats) -> Floats:
-    return np.asarray(0.5 * (1 + np.tanh(scores / 2)))
-
-
-def _softmax(scores: Floats) -> Floats:
-    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))

@@ -94,9 +94,7 @@ def load_share(folder: str | Path, party: str, name: str = "model") -> Share:
     path = Path(folder) / "parties" / party / f"{name}-share.json"
     content = store.read_json(path)
     try:
-        share = Share(
-            **content | {"rounds": tuple(content["rounds"]), "notes": tuple(content["notes"])}
-        )
+        share = Share.from_dict(content)
     except (KeyError, TypeError):
         raise StoreError(f"{path} is damaged: it is not a share of a model.") from None
     if share.party != party:

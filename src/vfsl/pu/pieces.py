@@ -11,19 +11,20 @@ kept by every party in a place of its own, without keys or masks, so that a run 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
+from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.estimators.base import Part, Roles, Share
 from vfsl.estimators.descent import Floats, Integers
 from vfsl.pu import oob_mean
 from vfsl.pu.bags import Booleans
-from vfsl.pu.bases import Base, knows_training_scores, share_from, training_scores
+from vfsl.pu.bases import Base, knows_training_scores, training_scores
+from vfsl.store import Checkpoints
 from vfsl.values import Disclosure, Disclosures
 
 _LISTS = ("positives", "pseudo-negatives", "out-of-bag")
@@ -42,14 +43,6 @@ DISCLOSURES: Disclosures = {
 }
 
 ALL, LISTED, END = "all rows", "listed rows", "end"
-
-
-class Keeper(Protocol):
-    """Where a party keeps finished pieces; `vfsl.store.Checkpoints` is one."""
-
-    def save(self, name: str, value: Any) -> None: ...
-
-    def load(self, name: str) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +80,10 @@ class Leader:
         part: Part,
         role: Roles,
         rng: np.random.Generator,
-        kept: Keeper | None,
+        kept: Checkpoints | None,
     ) -> None:
         self._channel, self._base, self._part, self._role = channel, base, part, role
-        self._random = numbered(rng)
+        self._random = draw_by_number(rng)
         self._kept = kept
         self.number = 0
         others = [channel.receive(party, "finished") for party in role.feature_holders]
@@ -160,7 +153,7 @@ class Leader:
             None if content[name] is None else np.asarray(content[name], dtype=np.float64)
             for name in ("sums", "scores")
         )
-        return Done(share_from(content["share"]), sums, scores)
+        return Done(Share.from_dict(content["share"]), sums, scores)
 
 
 def follow(
@@ -169,7 +162,7 @@ def follow(
     part: Part | None,
     role: Roles,
     rng: np.random.Generator,
-    kept: Keeper | None,
+    kept: Checkpoints | None,
 ) -> tuple[list[Share], int]:
     """A feature holder's or key holder's side of all pieces: its shares of the result.
 
@@ -187,7 +180,7 @@ def follow(
         channel.receive(leader, "resume"), sender=leader, name="resume", low=0, high=_MOST
     )
     shares = [] if kept is None or holds_key else [_kept_share(kept, n) for n in range(number)]
-    random = numbered(rng)
+    random = draw_by_number(rng)
     while True:
         here = channel.within(_name(number))
         order = here.receive(leader, "work")
@@ -245,12 +238,6 @@ def _asked(base: Base, train: Integers, listed: Integers) -> Integers:
     return np.setdiff1d(listed, train) if knows_training_scores(base) else listed
 
 
-def numbered(rng: np.random.Generator) -> Callable[[int], np.random.Generator]:
-    """A generator for each piece by its number, the same whichever pieces were skipped."""
-    words = rng.integers(0, 1 << 32, 4).tolist()
-    return lambda number: np.random.default_rng([*words, number])
-
-
 def _rows(value: Any, sender: str, name: str, rows: int) -> Integers:
     """Row numbers that a peer sent."""
     numbers = expect_array(value, sender=sender, name=name, holds="integer", shape=(None,))
@@ -263,15 +250,15 @@ def _name(number: int) -> str:
     return f"piece {number}"
 
 
-def _count(kept: Keeper | None) -> int:
+def _count(kept: Checkpoints | None) -> int:
     count = 0
     while kept is not None and kept.load(_name(count)) is not None:
         count += 1
     return count
 
 
-def _kept_share(kept: Keeper, number: int) -> Share:
-    return share_from(kept.load(_name(number))["share"])
+def _kept_share(kept: Checkpoints, number: int) -> Share:
+    return Share.from_dict(kept.load(_name(number))["share"])
 
 
 def _listed_values(values: Floats | None) -> list[Any] | None:

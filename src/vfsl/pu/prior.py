@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 from sklearn.isotonic import isotonic_regression
 
 from vfsl.estimators.descent import Floats
-from vfsl.pu.calibration import sigmoid
 
 # Best bin estimation: confidence 1 − δ and the slack γ of its bound.
 _DELTA, _GAMMA = 0.1, 0.01
@@ -105,7 +105,7 @@ def elkan_noto(positive: Floats, unlabelled: Floats) -> float:
     Scores are logits of a model that saw both sides with the same weight.
     """
     n_p, n_u = len(positive), len(unlabelled)
-    labelled = sigmoid(positive + np.log(n_p / n_u))
+    labelled = expit(positive + np.log(n_p / n_u))
     return float(min(n_p * (1 / labelled.mean() - 1) / n_u, 1.0))
 
 

@@ -35,7 +35,6 @@ from vfsl.pu.bases import (
     knows_training_scores,
     make_base,
     mean_as_logit,
-    share_from,
     votes,
     work_of,
 )
@@ -43,8 +42,9 @@ from vfsl.pu.calibration import Calibration
 from vfsl.pu.deliver import deliver_feature_holder, deliver_label_holder, deliver_positive_holder
 from vfsl.pu.loop import Outcome, Progress, Settings, search
 from vfsl.pu.marked import Marked, keeper_of
-from vfsl.pu.pieces import DISCLOSURES, Keeper, Leader, follow
+from vfsl.pu.pieces import DISCLOSURES, Leader, follow
 from vfsl.pu.prior import Prior
+from vfsl.store import Checkpoints
 from vfsl.values import Array
 
 OnProgress = Callable[[Progress], None]
@@ -275,7 +275,7 @@ class VFPU:
         *,
         role: Roles,
         rng: np.random.Generator | None = None,
-        kept: Keeper | None = None,
+        kept: Checkpoints | None = None,
         on_event: OnProgress | None = None,
     ) -> Share | None:
         """One party's side; the label holder's part has the marks as target.
@@ -307,7 +307,7 @@ class VFPU:
         members: list[Share | None] = [None] * (settings.rounds if settings.listed else 1)
         models = 0
         if share is not None:
-            members = [share_from(member) for member in share.state["members"]]
+            members = [Share.from_dict(member) for member in share.state["members"]]
             models = share.state["models"]
         answers = []
         for number, member in enumerate(members):
@@ -332,7 +332,7 @@ class VFPU:
         role: Roles,
         settings: Settings,
         rng: np.random.Generator,
-        kept: Keeper | None,
+        kept: Checkpoints | None,
         on_event: OnProgress | None,
     ) -> Share:
         leader = Leader(channel, base, part, role, rng, kept)

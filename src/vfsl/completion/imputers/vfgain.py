@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import Any, ClassVar, Protocol, Self
-
-import numpy as np
+from typing import Any, ClassVar, Self
 
 from vfsl.channel import Channel
 from vfsl.completion.base import Completed
@@ -19,42 +17,10 @@ from vfsl.completion.imputers.protocol import (
 )
 from vfsl.completion.imputers.shares import EmbedderShare, FillerShare
 from vfsl.completion.imputers.split import Plan
-from vfsl.completion.sides import check_pair
+from vfsl.completion.sides import Completable, check_pair
 from vfsl.data import PartyTable, check_labels
 from vfsl.data.checks import check_count, check_share
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.base import StepReport
-
-
-class RowsOf(Protocol):
-    """One party's part of an alignment."""
-
-    @property
-    def overlap(self) -> Any: ...
-
-    @property
-    def rest(self) -> Any: ...
-
-
-class Aligned(Protocol):
-    """The little that VF-GAIN needs of a federation."""
-
-    tables: dict[str, PartyTable]
-    plan: Any
-
-    def share(self, party: str) -> RowsOf:
-        """The party's aligned rows, and its own remaining ones."""
-        ...
-
-    def private_rng(self, party: str, purpose: str) -> np.random.Generator:
-        """Draws of one party for one purpose that no other party can repeat."""
-        ...
-
-    def run(
-        self, step: str, roles: Mapping[str, Callable[[Channel], Any]], settings: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], StepReport]:
-        """Run roles together as one step."""
-        ...
 
 
 @dataclass(kw_only=True)
@@ -109,7 +75,7 @@ class VFGAIN:
     known: Sequence[str] = ()
     threads: int = 1
 
-    def fit(self, fed: Aligned, given: str = "A", missing: str = "B") -> Self:
+    def fit(self, fed: Completable, given: str = "A", missing: str = "B") -> Self:
         """Train on the aligned rows.
 
         Parameters
@@ -152,7 +118,7 @@ class VFGAIN:
         report(rounds=self.rounds_, stop_reason=self.stop_reason_)
         return self
 
-    def complete(self, fed: Aligned, preliminary: PartyTable | None = None) -> Completed:
+    def complete(self, fed: Completable, preliminary: PartyTable | None = None) -> Completed:
         """The completed party's columns for the other's remaining rows, in that party's order.
 
         Parameters

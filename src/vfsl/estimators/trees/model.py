@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit, softmax
 from sklearn.metrics import roc_auc_score
 
 from vfsl.channel import Channel
@@ -25,7 +26,6 @@ from vfsl.estimators.trees.candidates import LEAST_ROWS
 from vfsl.estimators.trees.fitting import Fitting
 from vfsl.estimators.trees.gains import Penalty
 from vfsl.estimators.trees.holders import open_for_label_holder
-from vfsl.estimators.trees.objectives import sigmoid, softmax
 from vfsl.estimators.trees.offers import Rule
 from vfsl.estimators.trees.partition import Node
 from vfsl.estimators.trees.program import DISCLOSURES, PACKING_FOR, Program
@@ -317,7 +317,7 @@ class TreeModel(ABC):
 
     def chances(self, scores: Array, classes: int) -> Array:
         """Class probabilities behind scores: of the second class, or of all of several."""
-        return sigmoid(scores) if classes == 2 else softmax(scores)
+        return np.asarray(expit(scores) if classes == 2 else softmax(scores, axis=-1))
 
     def _program(self, role: Roles) -> Program:
         packing = PACKING_FOR[role.scheme] if self.packing == "auto" else self.packing

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit, logit, softmax
 
 from vfsl.errors import DataError
 from vfsl.estimators.descent import Floats
@@ -73,11 +74,11 @@ class Logistic:
 
     def start(self, weights: Floats) -> Floats:
         share = (weights * self.target[:, None]).sum(axis=0) / weights.sum(axis=0)
-        share = np.clip(share, 1e-6, 1 - 1e-6)  # a bag may hold one class only
-        return np.asarray(np.log(share / (1 - share)))
+        # A bag may hold one class only.
+        return np.asarray(logit(np.clip(share, 1e-6, 1 - 1e-6)))
 
     def gradients(self, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
-        chance = sigmoid(scores)
+        chance = expit(scores)
         curvature = np.maximum(chance * (1 - chance), _FLOOR)
         return weights * (chance - self.target[:, None]), weights * curvature
 
@@ -106,7 +107,7 @@ class Softmax:
         return np.asarray(np.log(np.clip(share, 1e-6, None)).reshape(-1))
 
     def gradients(self, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
-        chance = softmax(self._by_model(scores))
+        chance = softmax(self._by_model(scores), axis=2)
         hot = np.eye(self.outputs)[self.target][:, None, :]
         # Twice p (1 − p) bounds the curvature of classes that move together.
         curvature = np.maximum(2 * chance * (1 - chance), _FLOOR)
@@ -115,7 +116,7 @@ class Softmax:
         return (each * (chance - hot)).reshape(flat), (each * curvature).reshape(flat)
 
     def loss(self, scores: Floats, weights: Floats) -> Floats:
-        chance = softmax(self._by_model(scores))
+        chance = softmax(self._by_model(scores), axis=2)
         right = np.take_along_axis(chance, self.target[:, None, None], axis=2)[:, :, 0]
         return _mean(-np.log(np.maximum(right, _FLOOR)), weights)
 
@@ -200,16 +201,6 @@ def encode_target(party: str, target: Array | None, task: str) -> tuple[Array, l
     all_codes = np.zeros(len(values), dtype=np.int64)
     all_codes[known] = codes
     return all_codes, classes.tolist(), known
-
-
-def sigmoid(scores: Floats) -> Floats:
-    return np.asarray(0.5 * (1 + np.tanh(scores / 2)))
-
-
-def softmax(scores: Floats) -> Floats:
-    """Along the last axis."""
-    shifted = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
 
 
 def _mean(losses: Floats, weights: Floats) -> Floats:
