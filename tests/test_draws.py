@@ -13,6 +13,7 @@ from vfsl.draws import (
     ANNOUNCED_BITS,
     PrivateSeed,
     draw_announced_seed,
+    draw_by_number,
     draw_private_seed,
     public_rng,
 )
@@ -137,3 +138,12 @@ def test_draws_by_a_private_seed_use_all_of_it():
     seed = draw_private_seed(np.random.default_rng(3))
     one, two = (np.random.default_rng([each, 1, 0]).random(5) for each in (seed, seed ^ 1))
     assert (one != two).any()
+
+
+def test_numbered_draws_are_the_same_whichever_were_skipped():
+    every = draw_by_number(np.random.default_rng(5))
+    first, second = (every(number).integers(0, 1 << 62) for number in range(2))
+    resumed = draw_by_number(np.random.default_rng(5))
+    assert resumed(1).integers(0, 1 << 62) == second != first
+    other = draw_by_number(np.random.default_rng(6))
+    assert other(1).integers(0, 1 << 62) != second

@@ -35,7 +35,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from gmpy2 import mpz
 
 from vfsl.align.byterows import ByteRows, joined, rows_of
-from vfsl.align.methods import VALUE_BYTES, BadElement, value_of
+from vfsl.align.methods import VALUE_BYTES, BadElement, read_private_key, value_of
 from vfsl.align.modular import (
     EXPONENT,
     MODULUS_BITS,
@@ -90,12 +90,7 @@ class RsaKey:
 
     @classmethod
     def load(cls, path: Path) -> RsaKey:
-        try:
-            key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-        except FileNotFoundError:
-            raise StoreError(f"{path} does not exist.") from None
-        except ValueError:
-            raise StoreError(f"{path} is damaged: it is not a key.") from None
+        key = read_private_key(path)
         if not isinstance(key, rsa.RSAPrivateKey):
             raise StoreError(f"{path} holds another kind of key than blind-rsa needs.")
         return cls(key)

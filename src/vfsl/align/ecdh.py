@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from vfsl.align.byterows import ByteRows, rows_of
 from vfsl.align.curve import ORDER, POINT_BYTES, fault_of, hash_to_point
 from vfsl.align.ids import DIGEST_BYTES
-from vfsl.align.methods import VALUE_BYTES, BadElement, value_of
+from vfsl.align.methods import VALUE_BYTES, BadElement, read_private_key, value_of
 from vfsl.errors import ConfigError, StoreError
 from vfsl.parallel import spread
 from vfsl.store import write_bytes
@@ -64,12 +64,7 @@ class CurveKey:
 
     @classmethod
     def load(cls, path: Path) -> CurveKey:
-        try:
-            key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-        except FileNotFoundError:
-            raise StoreError(f"{path} does not exist.") from None
-        except ValueError:
-            raise StoreError(f"{path} is damaged: it is not a key.") from None
+        key = read_private_key(path)
         if not isinstance(key, X25519PrivateKey):
             raise StoreError(f"{path} holds another kind of key than ecdh needs.")
         return cls(key.private_bytes_raw())

@@ -12,7 +12,10 @@ import hashlib
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from cryptography.hazmat.primitives import serialization
+
 from vfsl.align.byterows import ByteRows, mapped
+from vfsl.errors import StoreError
 
 VALUE_BYTES = 32
 TAG_BYTES = 16
@@ -74,6 +77,16 @@ class ClientMethod(Protocol):
     def values(self, digests: ByteRows, answers: ByteRows, secret: Any) -> ByteRows:
         """F_k of the client's ids; BadElement for what a server may not answer."""
         ...
+
+
+def read_private_key(path: Path) -> Any:
+    """The key in a PEM file, of whatever kind; the method says whether it is its own."""
+    try:
+        return serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except FileNotFoundError:
+        raise StoreError(f"{path} does not exist.") from None
+    except ValueError:
+        raise StoreError(f"{path} is damaged: it is not a key.") from None
 
 
 def fingerprint(method: str, public: bytes) -> str:

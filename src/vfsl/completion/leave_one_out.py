@@ -20,10 +20,10 @@ import numpy as np
 
 from vfsl.channel import Channel, expect_array
 from vfsl.completion.selection import Booleans, Floats
-from vfsl.crypto import KeyHolder, scheme
+from vfsl.crypto import KeyHolder
 from vfsl.crypto.fixed import decode, encode
 from vfsl.estimators.base import Part, Roles, Share
-from vfsl.estimators.exchange import MOST, announced, load_array, receive_key
+from vfsl.estimators.exchange import MOST, announced, load_array, receive_key, send_fresh_key
 from vfsl.estimators.linear_model import encoded_columns
 from vfsl.values import Ciphertext, Disclosure, Disclosures, Masked
 
@@ -74,9 +74,7 @@ def known_shares(known: Booleans) -> Floats:
 
 def hold_out_key_holder(channel: Channel, roles: Roles) -> None:
     """Make a fresh key and open one masked array of predictions."""
-    public, secret = scheme(roles.scheme, roles.security).generate()
-    for party in roles.data_holders:
-        channel.send(party, "public key", public.to_wire())
+    secret = send_fresh_key(channel, roles)
     rows = announced(channel, roles.label_holder, "rows", 1, 1 << 40)
     models = announced(channel, roles.label_holder, "models", 1, MOST)
     holder = KeyHolder(secret, {"held out": (rows * models,)})

@@ -35,12 +35,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, scheme
+from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
 from vfsl.data import PartyTable, check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.estimators.base import Part, Roles, Rows, WithTables
 from vfsl.estimators.descent import Integers
-from vfsl.estimators.exchange import receive_key
+from vfsl.estimators.exchange import receive_key, send_fresh_key
 from vfsl.estimators.ranks import (
     AGGREGATES,
     Derived,
@@ -197,9 +197,7 @@ class Association:
         return self._given(channel, table, role, key)
 
     def _hold_key(self, channel: Channel, role: Roles) -> None:
-        public, secret = scheme(role.scheme, role.security).generate()
-        for party in role.data_holders:
-            channel.send(party, "public key", public.to_wire())
+        secret = send_fresh_key(channel, role)
         (given,) = role.feature_holders
         rows = _announced(channel, role.label_holder, "rows", 1 << 40)
         down = _announced(channel, role.label_holder, "columns", _MOST_COLUMNS)

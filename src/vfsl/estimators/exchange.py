@@ -5,13 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.crypto import EncryptedArray, PublicKey, scheme
+from vfsl.crypto import EncryptedArray, PublicKey, SecretKey, scheme
 from vfsl.errors import ProtocolError
 from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Floats, Integers
 from vfsl.values import Aggregate, Ciphertext, Masked
 
 MOST = 10**6  # columns, models
+
+
+def send_fresh_key(channel: Channel, roles: Roles) -> SecretKey:
+    """Make a key for this run; every data holder gets the public one."""
+    public, secret = scheme(roles.scheme, roles.security).generate()
+    for party in roles.data_holders:
+        channel.send(party, "public key", public.to_wire())
+    return secret
 
 
 def receive_key(channel: Channel, roles: Roles) -> PublicKey:

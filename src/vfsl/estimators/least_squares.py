@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from vfsl.channel import Channel
-from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, scheme
+from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode, shift
 from vfsl.crypto.scheme import Use
 from vfsl.errors import BoundExceeded, DataError, ProtocolError
@@ -43,6 +43,7 @@ from vfsl.estimators.exchange import (
     load_array,
     numbers_of,
     open_masked,
+    send_fresh_key,
     unbundled,
 )
 from vfsl.estimators.exposure import Rarest, check_sizes
@@ -97,9 +98,7 @@ def disclosures(program: Program) -> Disclosures:
 
 def train_key_holder(channel: Channel, roles: Roles, program: Program) -> None:
     """Make a key, then answer what was announced: each party's masked gradients, once a round."""
-    public, secret = scheme(roles.scheme, roles.security).generate()
-    for party in roles.data_holders:
-        channel.send(party, "public key", public.to_wire())
+    secret = send_fresh_key(channel, roles)
     models = announced(channel, roles.label_holder, "models", 1, MOST)
     program = replace(program, weighted=channel.receive(roles.label_holder, "weighted"))
     rows = announced(channel, roles.label_holder, "rows", 1, 1 << 40)

@@ -14,11 +14,12 @@ from __future__ import annotations
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.crypto import KeyHolder, PublicKey, scheme
+from vfsl.crypto import KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode
 from vfsl.errors import BoundExceeded, DataError, ProtocolError
 from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Floats
+from vfsl.estimators.exchange import send_fresh_key
 from vfsl.estimators.exposure import check_sizes
 from vfsl.estimators.posing import Posed, Program, Trained
 from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Masked
@@ -51,9 +52,7 @@ def width(rows: int) -> int:
 
 def solve_key_holder(channel: Channel, roles: Roles) -> None:
     """Make a key and open one masked matrix of the announced size."""
-    public, secret = scheme(roles.scheme, roles.security).generate()
-    for party in roles.data_holders:
-        channel.send(party, "public key", public.to_wire())
+    secret = send_fresh_key(channel, roles)
     (party,) = roles.feature_holders
     sizes = [
         expect_integer(channel.receive(sender, name), sender=sender, name=name, low=low, high=_MOST)

@@ -8,11 +8,11 @@ Learns  the label holder: the total score of each row and model; with one featur
 from __future__ import annotations
 
 from vfsl.channel import Channel
-from vfsl.crypto import KeyHolder, PublicKey, scheme
+from vfsl.crypto import KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode
 from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Floats, Integers
-from vfsl.estimators.exchange import MOST, announced, load_array
+from vfsl.estimators.exchange import MOST, announced, load_array, send_fresh_key
 from vfsl.values import Ciphertext, Disclosure, Disclosures, Masked
 
 DISCLOSURES: Disclosures = {
@@ -31,9 +31,7 @@ SCORE_BOUND = 1 << 50
 
 def score_key_holder(channel: Channel, roles: Roles) -> None:
     """Make a fresh key and open one masked array of total scores."""
-    public, secret = scheme(roles.scheme, roles.security).generate()
-    for party in roles.data_holders:
-        channel.send(party, "public key", public.to_wire())
+    secret = send_fresh_key(channel, roles)
     rows = announced(channel, roles.label_holder, "rows", 1, 1 << 40)
     models = announced(channel, roles.label_holder, "models", 1, MOST)
     holder = KeyHolder(secret, {"total": (rows, models)})

@@ -19,13 +19,20 @@ from operator import add
 import numpy as np
 
 from vfsl.channel import Channel
-from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, scheme
+from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode
 from vfsl.data import Encoder
 from vfsl.errors import ProtocolError
 from vfsl.estimators.base import Part, Roles, Share
 from vfsl.estimators.descent import Floats, Integers
-from vfsl.estimators.exchange import announced, bundled, load_array, receive_key, unbundled
+from vfsl.estimators.exchange import (
+    announced,
+    bundled,
+    load_array,
+    receive_key,
+    send_fresh_key,
+    unbundled,
+)
 from vfsl.pu.bags import Booleans
 from vfsl.pu.bases import cut_part
 from vfsl.values import Ciphertext, Disclosure, Disclosures, Masked
@@ -47,9 +54,7 @@ _BOUND = 1 << 40
 
 def sum_key_holder(channel: Channel, roles: Roles) -> None:
     """Make a fresh key and open one masked sum for each row."""
-    public, secret = scheme(roles.scheme, roles.security).generate()
-    for party in roles.data_holders:
-        channel.send(party, "public key", public.to_wire())
+    secret = send_fresh_key(channel, roles)
     rows = announced(channel, roles.label_holder, "rows", 1, 1 << 40)
     holder = KeyHolder(secret, {"sum": (rows,)})
     request = channel.receive(roles.label_holder, "sum")

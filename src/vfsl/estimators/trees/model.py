@@ -15,10 +15,10 @@ from scipy.special import expit, softmax
 from sklearn.metrics import roc_auc_score
 
 from vfsl.channel import Channel
-from vfsl.crypto import scheme
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Federated, Part, Roles, Share, places_in_training, scores_with_kept
+from vfsl.estimators.exchange import send_fresh_key
 from vfsl.estimators.seen import Seen
 from vfsl.estimators.trees import scoring
 from vfsl.estimators.trees.binning import Bins
@@ -252,9 +252,7 @@ class TreeModel(ABC):
         channel = channel.within(self.name, DISCLOSURES)
         program = self._program(role)
         if channel.me == role.key_holder:
-            public, secret = scheme(role.scheme, role.security).generate()
-            for party in role.data_holders:
-                channel.send(party, "public key", public.to_wire())
+            secret = send_fresh_key(channel, role)
             open_for_label_holder(channel, role, program, secret)
             return None
         if part is None:
