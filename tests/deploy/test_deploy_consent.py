@@ -181,7 +181,8 @@ def test_settings_that_a_deployment_refuses(tmp_path, change, words):
         ),
         ('[[steps]]\ndo = "align"\n[[steps]]\ndo = "evaluate"', "steps.1.: .*one machine only"),
         (
-            '[[steps]]\ndo = "align"\n[[steps]]\ndo = "train"\nmodel = "risa"\nlabel = ["A", "y"]',
+            '[[steps]]\ndo = "align"\n[[steps]]\ndo = "train"\nmodel = "risa"\nlabel = ["A", "y"]\n'
+            'accept = ["label-disclosure"]',
             "'risa' trains on one machine only",
         ),
         (

@@ -21,6 +21,7 @@ _LEAST_WEIGHT = 0.005  # modes that fewer rows belong to are dropped
 _WIDTH = 4.0  # deviations of a mode that become 1
 _FIT_ROWS = 20_000  # a mixture of ten modes learns nothing more from further rows
 _KNOTS = 1_000
+_SAME = 1e-12  # shares of rows that are one: knots are a thousandth apart
 
 
 class Normaliser(Protocol):
@@ -142,7 +143,11 @@ class Quantiles:
 
     def value(self, components: Array, scalars: Array) -> Array:
         shares = np.column_stack([self.first, self.last]).ravel()
-        return np.asarray(np.interp(ndtr(scalars), shares, np.repeat(self.knots, 2)))
+        wanted = ndtr(scalars)
+        # There and back a share loses its last bits; beside a wide gap that moves a whole number.
+        nearest = shares[np.clip(np.searchsorted(shares, wanted - _SAME), 0, len(shares) - 1)]
+        wanted = np.where(np.abs(nearest - wanted) <= _SAME, nearest, wanted)
+        return np.asarray(np.interp(wanted, shares, np.repeat(self.knots, 2)))
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, **asdict(self)}

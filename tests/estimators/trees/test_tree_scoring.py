@@ -181,7 +181,7 @@ def rows_of(fed, places):
 
 def anew(model, fed, folder):
     """Scores by a model that was saved and read back: it knows no training scores."""
-    save_model(model, folder)
+    save_model(model, folder, force=True)
     return load_model(folder).decision_function(fed)
 
 
