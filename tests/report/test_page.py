@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from vfsl.record import Flow, PartyFacts, RunRecord, StepRecord
-from vfsl.report import readable_bytes, render, summarise
+from vfsl.report import readable_bytes, render, summarise, write_page
 
 EVIL = "<script>alert(1)</script>"
 RECORD = RunRecord(
@@ -184,3 +184,9 @@ def test_readable_bytes():
         "4.0 MB",
         "5.5 GB",
     ]
+
+
+def test_the_page_says_where_private_draws_came_from(tmp_path):
+    write_page(replace(RECORD, private_draws="fixed by the simulation's seed"), tmp_path / "p.html")
+    text = (tmp_path / "p.html").read_text()
+    assert "Private draws of this run: fixed by the simulation&#39;s seed." in text

@@ -21,6 +21,7 @@ def _run(run: RunRecord) -> dict[str, Any]:
         "run": run.run,
         "created": run.created,
         "seed": run.seed,
+        "private_draws": run.private_draws,
         "scheme": run.scheme,
         "versions": dict(run.versions),
         "parties": [
