@@ -228,7 +228,7 @@ def oracle(hidden: Hidden, case: Case) -> Array:
     shares = run_together(
         {
             party: partial(
-                model.train, part=parts.get(party), role=roles, rng=np.random.default_rng(0)
+                model.train, part=parts.get(party), roles=roles, rng=np.random.default_rng(0)
             )
             for party in roles.everyone
         }
@@ -237,7 +237,9 @@ def oracle(hidden: Hidden, case: Case) -> Array:
     tests = {party: Part(table, asked) for party, table in hidden.test.tables.items()}
     answers = run_together(
         {
-            party: partial(model.score, part=tests.get(party), share=shares[party], role=roles)
+            party: partial(
+                model.score_rows, part=tests.get(party), share=shares[party], roles=roles
+            )
             for party in roles.everyone
         }
     )

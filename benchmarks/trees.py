@@ -21,7 +21,7 @@ from vfsl.align import RowPlan, RowShare
 from vfsl.channel import wire
 from vfsl.crypto import EncryptedArray, Mask, PublicKey, SecretKey
 from vfsl.data import PartyTable
-from vfsl.estimators import LGB, XGB, Share
+from vfsl.estimators import LGB, XGB, ModelShare
 from vfsl.estimators.trees import TreeModel
 from vfsl.federation import Federation, simulate
 from vfsl.parallel import apart
@@ -252,7 +252,7 @@ def _encrypted_rows(
     return [row, alone]
 
 
-def same_trees(one: Mapping[str, Share], two: Mapping[str, Share]) -> bool:
+def same_trees(one: Mapping[str, ModelShare], two: Mapping[str, ModelShare]) -> bool:
     """Whether all parties' shares are equal, leaf values to the last digit."""
     return all(one[party].state == two[party].state for party in two)
 

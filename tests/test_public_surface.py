@@ -30,7 +30,7 @@ def test_public_names():
         "Part",
         "RandomForest",
         "Roles",
-        "Share",
+        "ModelShare",
         "XGB",
         "load_model",
         "save_model",

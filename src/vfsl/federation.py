@@ -35,7 +35,7 @@ from vfsl.align import (
     prepare_ids,
 )
 from vfsl.align.limits import NO_CAP, uncapped
-from vfsl.channel import Role, Transcript, run_together
+from vfsl.channel import Player, Transcript, run_together
 from vfsl.crypto import SCHEME_FOR, SCHEMES
 from vfsl.data import Kind, PartyTable
 from vfsl.data.checks import check_party_name
@@ -340,7 +340,7 @@ class Federation:
         how = self._alignments((positives, label_holder), protocol, limits, state, cautions)
         known = self._ids(positives)
         cautions += uncapped(label_holder, len(plan.overlap), known, limits, state)
-        roles: dict[str, Role] = {
+        roles: dict[str, Player] = {
             positives: partial(
                 mark_server,
                 client=label_holder,
@@ -362,7 +362,7 @@ class Federation:
         return self.plan
 
     def run(
-        self, step: str, roles: Mapping[str, Role], settings: Mapping[str, Any]
+        self, step: str, roles: Mapping[str, Player], settings: Mapping[str, Any]
     ) -> tuple[dict[str, Any], StepReport]:
         """Run roles together as one step of this federation.
 

@@ -73,11 +73,11 @@ def views_of(parts, budget_for):
         model, budget = LogisticRegression(l2=float(l2), refine=0), budget_for(f"job {number}")
         try:
             shares = run(
-                {p: partial(model.train, part=parts.get(p), role=ROLES) for p in "BCK"}, budget
+                {p: partial(model.train, part=parts.get(p), roles=ROLES) for p in "BCK"}, budget
             )
             scores = run(
                 {
-                    p: partial(model.score, part=parts.get(p), share=shares[p], role=ROLES)
+                    p: partial(model.score_rows, part=parts.get(p), share=shares[p], roles=ROLES)
                     for p in "BCK"
                 },
                 budget,

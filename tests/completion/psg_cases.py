@@ -61,7 +61,7 @@ def run(model, both, columns, roles=PLAIN, seed=0, own=None, **how):
         jobs[party] = partial(
             model.train,
             side=both.get(party),
-            role=roles,
+            roles=roles,
             rng=np.random.default_rng(seed),
             **more,
         )

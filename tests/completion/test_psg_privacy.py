@@ -122,7 +122,7 @@ def _shift(both, transcript):
         party: partial(
             MeasureShift().train,
             side=both.get(party),
-            role=PLAIN,
+            roles=PLAIN,
             rng=np.random.default_rng(0),
         )
         for party in PLAIN.everyone

@@ -199,7 +199,7 @@ def test_a_run_goes_on_from_finished_columns(tmp_path):
             jobs[party] = partial(
                 model.train,
                 side=both.get(party),
-                role=PLAIN,
+                roles=PLAIN,
                 rng=np.random.default_rng(0),
                 **more,
             )
@@ -228,7 +228,7 @@ def test_new_rows_are_predicted_by_the_kept_shares(base):
         party: partial(
             model.train,
             side=both.get(party),
-            role=PLAIN,
+            roles=PLAIN,
             rng=np.random.default_rng(0),
             **({"columns": columns} if party == "B" else {}),
         )
@@ -238,10 +238,10 @@ def test_new_rows_are_predicted_by_the_kept_shares(base):
     rest = both["A"].table.take(both["A"].rest)
     asked = {
         party: partial(
-            model.score,
+            model.score_rows,
             table=rest if party == "A" else None,
             outcome=outcomes[party],
-            role=PLAIN,
+            roles=PLAIN,
         )
         for party in PLAIN.everyone
     }
@@ -251,7 +251,7 @@ def test_new_rows_are_predicted_by_the_kept_shares(base):
     np.testing.assert_allclose(answers["visits"], found["visits"].predicted, rtol=1e-6)
     np.testing.assert_allclose(answers["colour"], found["colour"].chances, atol=1e-6)
     with pytest.raises(ConfigError, match="only with context='none'"):
-        replace(model, context="preliminary").score(None, None, outcomes["A"], role=PLAIN)
+        replace(model, context="preliminary").score_rows(None, None, outcomes["A"], roles=PLAIN)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def train(model, parts, roles=PLAIN, seed=0, **how):
         party: partial(
             model.train,
             part=parts.get(party),
-            role=roles,
+            roles=roles,
             rng=np.random.default_rng([seed, *party.encode()]),
         )
         for party in roles.everyone
@@ -62,7 +62,7 @@ def train(model, parts, roles=PLAIN, seed=0, **how):
 
 def scores(model, parts, shares, roles=PLAIN, **how):
     jobs = {
-        party: partial(model.score, part=parts.get(party), share=shares[party], role=roles)
+        party: partial(model.score_rows, part=parts.get(party), share=shares[party], roles=roles)
         for party in roles.everyone
     }
     return run_together(jobs, **how)[roles.label_holder]

@@ -76,7 +76,7 @@ def parts_of(a, b, rows=None):
 def run(parts, model=None, roles=PLAIN, **how):
     model = model or Association()
     jobs = {
-        party: partial(model.train, part=parts.get(party), role=roles) for party in roles.everyone
+        party: partial(model.train, part=parts.get(party), roles=roles) for party in roles.everyone
     }
     return run_together(jobs, **how)
 
@@ -467,7 +467,7 @@ def test_few_rows_are_refused_by_the_feature_holder_and_by_the_key_holder():
             party: partial(
                 (cautious if party == careful else Association(rows_per_column=2)).train,
                 part=parts.get(party),
-                role=PLAIN,
+                roles=PLAIN,
             )
             for party in "ABK"
         }
@@ -520,7 +520,7 @@ def test_impossible_profiles_name_their_sender(groups, lengths, message):
         channel.receive("A", "strengths")
 
     parts = parts_of(*frames())
-    honest = {p: partial(Association().train, part=parts.get(p), role=PLAIN) for p in "AK"}
+    honest = {p: partial(Association().train, part=parts.get(p), roles=PLAIN) for p in "AK"}
     with pytest.raises(ProtocolError, match=f"'B' sent .*{message}") as caught:
         run_together({**honest, "B": impostor})
     assert caught.value.party == "B"
@@ -538,7 +538,7 @@ def test_impossible_strengths_name_their_sender():
         channel.receive("B", "groups")  # which never comes: B has stopped
 
     parts = parts_of(*frames())
-    honest = {p: partial(Association().train, part=parts.get(p), role=PLAIN) for p in "BK"}
+    honest = {p: partial(Association().train, part=parts.get(p), roles=PLAIN) for p in "BK"}
     with pytest.raises(ProtocolError, match="'A' sent strengths outside 0 to 1"):
         run_together({**honest, "A": impostor})
 

@@ -4,21 +4,23 @@ import json
 
 import pytest
 
-from vfsl.estimators.base import Share
+from vfsl.estimators.base import ModelShare
 
 
 def test_a_share_comes_back_from_its_saved_form():
-    share = Share("B", "linear", {"weights": [[0.5]]}, ({"loss": 0.25},), "converged", ("rare",))
-    assert Share.from_dict(json.loads(json.dumps(share.to_dict()))) == share
+    share = ModelShare(
+        "B", "linear", {"weights": [[0.5]]}, ({"loss": 0.25},), "converged", ("rare",)
+    )
+    assert ModelShare.from_dict(json.loads(json.dumps(share.to_dict()))) == share
 
 
 def test_a_share_kept_without_its_rounds_still_comes_back():
-    content = Share("B", "linear", {"weights": []}).to_dict()
+    content = ModelShare("B", "linear", {"weights": []}).to_dict()
     del content["rounds"], content["notes"]
-    assert Share.from_dict(content) == Share("B", "linear", {"weights": []})
+    assert ModelShare.from_dict(content) == ModelShare("B", "linear", {"weights": []})
 
 
 @pytest.mark.parametrize("content", [{}, [], {"party": "B"}])
 def test_what_is_no_share_is_refused(content):
     with pytest.raises(TypeError):
-        Share.from_dict(content)
+        ModelShare.from_dict(content)

@@ -153,8 +153,8 @@ class Loud(LinearRegression):
 class Generous(LinearRegression):
     """Everybody gets the answer."""
 
-    def score(self, channel, part, share, **how):
-        found = super().score(channel, part, share, **how)
+    def score_rows(self, channel, part, share, **how):
+        found = super().score_rows(channel, part, share, **how)
         return np.zeros(3) if channel.me == "B" else found
 
 
@@ -217,9 +217,9 @@ class Rough(LinearRegression):
 class Wary(LinearRegression):
     """Learns less where it is encrypted."""
 
-    def train(self, channel, part, *, role, rng=None):
-        rounds = self.max_rounds if role.scheme == "plain" else 1
-        return LinearRegression(max_rounds=rounds).train(channel, part, role=role, rng=rng)
+    def train(self, channel, part, *, roles, rng=None):
+        rounds = self.max_rounds if roles.scheme == "plain" else 1
+        return LinearRegression(max_rounds=rounds).train(channel, part, roles=roles, rng=rng)
 
 
 @pytest.mark.slow

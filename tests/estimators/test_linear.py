@@ -326,7 +326,7 @@ def test_without_a_generator_noise_comes_from_the_operating_system():
     made, target = tables()
     parts = parts_of(made, classes(target))
     jobs = {
-        party: partial(LogisticRegression().train, part=parts.get(party), role=PLAIN)
+        party: partial(LogisticRegression().train, part=parts.get(party), roles=PLAIN)
         for party in PLAIN.everyone
     }
     assert run_together(jobs)["B"].state != run_together(jobs)["B"].state

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from vfsl.data import PartyTable
-from vfsl.estimators.base import Part, Share, places_in_training, scores_with_kept
+from vfsl.estimators.base import ModelShare, Part, places_in_training, scores_with_kept
 from vfsl.estimators.seen import Seen, mark_rows
 
 
@@ -40,8 +40,8 @@ def test_marks_are_of_features_only():
 def shares(rows, scores):
     """C, the label holder, and B, whose rows have other numbers in its table."""
     return {
-        "C": Share("C", "m", {}, scores=scores, seen=Seen.of(table(), rows)),
-        "B": Share("B", "m", {}, seen=Seen.of(table(shift=100, party="B"), rows + 2)),
+        "C": ModelShare("C", "m", {}, scores=scores, seen=Seen.of(table(), rows)),
+        "B": ModelShare("B", "m", {}, seen=Seen.of(table(shift=100, party="B"), rows + 2)),
     }
 
 
@@ -68,7 +68,7 @@ def test_nothing_is_known_without_scores_or_a_partner():
     held = shares(rows, None)
     assert places_in_training(held, parts(rows), "C").tolist() == [-1] * 3
     held = shares(rows, np.zeros((3, 1)))
-    alone = {"C": held["C"], "B": Share("B", "m", {})}
+    alone = {"C": held["C"], "B": ModelShare("B", "m", {})}
     assert places_in_training(alone, parts(rows), "C").tolist() == [-1] * 3
     assert places_in_training({"C": held["C"]}, parts(rows), "C").tolist() == [-1] * 3
 

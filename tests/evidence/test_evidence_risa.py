@@ -11,7 +11,7 @@ import pytest
 import vfsl.align
 import vfsl.evidence
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators import Share
+from vfsl.estimators import ModelShare
 from vfsl.evidence import CNN, RISA
 from vfsl.evidence.switches import Switches
 
@@ -42,7 +42,7 @@ def test_shares_and_records_are_plain_json(fitted):
     again = replace(risa)
     again.label_ = risa.label_
     again.shares_ = {
-        party: Share(**json.loads(json.dumps(asdict(share))))
+        party: ModelShare(**json.loads(json.dumps(asdict(share))))
         for party, share in risa.shares_.items()
     }
     assert np.array_equal(again.predict_proba(fed), risa.predict_proba(fed))

@@ -8,7 +8,7 @@ import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
 from vfsl.data import PartyTable
-from vfsl.estimators import Share
+from vfsl.estimators import ModelShare
 from vfsl.federation import Federation
 from vfsl.values import Aggregate, Disclosure
 
@@ -53,32 +53,32 @@ class Centroids:
     scores_are: ClassVar[str] = "logit"
     DISCLOSURES: ClassVar = {"columns": Disclosure(Aggregate, "all columns: a test")}
 
-    def train(self, channel, part, *, role, rng=None):
-        columns = self._columns(channel, part, role)
+    def train(self, channel, part, *, roles, rng=None):
+        columns = self._columns(channel, part, roles)
         if columns is None:
-            return None if part is None else Share(channel.me, self.name, {})
+            return None if part is None else ModelShare(channel.me, self.name, {})
         weights = np.asarray(part.weights, dtype=float)
         positive = np.asarray(part.target) == 1
         slopes = [self._slope(columns, positive, w) for w in weights.T]
         state = {"slopes": [s.tolist() for s in slopes]}
-        return Share(channel.me, self.name, state, scores=self._scores(columns, slopes))
+        return ModelShare(channel.me, self.name, state, scores=self._scores(columns, slopes))
 
-    def score(self, channel, part, share, *, role):
-        columns = self._columns(channel, part, role)
+    def score_rows(self, channel, part, share, *, roles):
+        columns = self._columns(channel, part, roles)
         return None if columns is None else self._scores(columns, share.state["slopes"])
 
     def training_scores(self, share):
         return share.scores
 
-    def _columns(self, channel, part, role):
+    def _columns(self, channel, part, roles):
         channel = channel.within(self.name, self.DISCLOSURES)
-        if channel.me == role.key_holder:
+        if channel.me == roles.key_holder:
             return None
         own = part.table.take(part.rows).frame.select_dtypes("number").to_numpy()
-        if channel.me != role.label_holder:
-            channel.send(role.label_holder, "columns", Aggregate(own))
+        if channel.me != roles.label_holder:
+            channel.send(roles.label_holder, "columns", Aggregate(own))
             return None
-        theirs = [channel.receive(party, "columns").payload for party in role.feature_holders]
+        theirs = [channel.receive(party, "columns").payload for party in roles.feature_holders]
         return np.hstack([own, *theirs])
 
     def _slope(self, columns, positive, weights):

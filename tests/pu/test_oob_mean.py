@@ -10,7 +10,7 @@ from vfsl.channel import Transcript, run_together
 from vfsl.crypto import SCHEMES
 from vfsl.data import Encoder, PartyTable
 from vfsl.errors import ProtocolError
-from vfsl.estimators import Part, Roles, Share
+from vfsl.estimators import ModelShare, Part, Roles
 from vfsl.pu import oob_mean
 
 ROWS, MODELS = 60, 5
@@ -29,7 +29,7 @@ def parts_and_shares(parties):
         weights = rng.normal(size=(width + (party == "C"), MODELS))
         state = {"encoder": encoder.to_dict(), "centres": [0.0] * width, "models": MODELS}
         parts[party] = Part(table, np.arange(ROWS))
-        shares[party] = Share(party, "logistic", state | {"weights": weights.tolist()})
+        shares[party] = ModelShare(party, "logistic", state | {"weights": weights.tolist()})
     return parts, shares
 
 
@@ -90,7 +90,9 @@ def test_messages(voters):
 def test_a_share_with_other_models_is_refused(voters):
     def fewer(share):
         weights = np.asarray(share.state["weights"])[:, :3]
-        return Share("B", "logistic", {**share.state, "weights": weights.tolist(), "models": 3})
+        return ModelShare(
+            "B", "logistic", {**share.state, "weights": weights.tolist(), "models": 3}
+        )
 
     with pytest.raises(ProtocolError, match="scores of 3 models; expected 5"):
         run(Roles("C", ("B",), "K", "plain"), voters, change=fewer)

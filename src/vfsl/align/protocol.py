@@ -39,7 +39,7 @@ from vfsl.align.intersect import (
 )
 from vfsl.align.options import Alignment
 from vfsl.align.plan import RowPlan, RowShare, rest_of
-from vfsl.channel import Channel, Role, Transcript, expect_array, run_together
+from vfsl.channel import Channel, Player, Transcript, expect_array, run_together
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.values import Disclosure, Disclosures
 
@@ -213,10 +213,10 @@ def alignment_roles(
     hub: str,
     how: Mapping[str, Alignment | None],
     rng: np.random.Generator | None = None,
-) -> dict[str, Role]:
+) -> dict[str, Player]:
     """The role of each party in an alignment, to be run together."""
     servers = [party for party in ids if party != hub]
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         party: partial(align_server, hub=hub, ids=ids[party], how=how[party]) for party in servers
     }
     roles[hub] = partial(align_hub, servers=servers, ids=ids[hub], how=how[hub], rng=rng)

@@ -2,7 +2,7 @@
 
 from vfsl.channel.base import About, Budget, Channel, PartyChannel
 from vfsl.channel.expect import expect_array, expect_integer
-from vfsl.channel.run import Role, run_together
+from vfsl.channel.run import Player, run_together
 from vfsl.channel.sealing import Attempt, seal
 from vfsl.channel.transcript import Entry, Transcript
 from vfsl.channel.transport import Transport
@@ -14,7 +14,7 @@ __all__ = [
     "Channel",
     "Entry",
     "PartyChannel",
-    "Role",
+    "Player",
     "Transcript",
     "Transport",
     "expect_array",

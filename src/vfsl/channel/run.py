@@ -20,11 +20,11 @@ from vfsl.channel.transcript import Entry, Release, Sight, Transcript
 from vfsl.channel.transport import Transport
 from vfsl.errors import ChannelError, ConfigError, PeerFailed
 
-Role = Callable[[Channel], Any]
+Player = Callable[[Channel], Any]
 
 
 def run_together(
-    roles: Mapping[str, Role],
+    roles: Mapping[str, Player],
     *,
     on: str = "memory",
     transcript: Transcript | None = None,
@@ -92,7 +92,9 @@ def _open(transport: Transport, transcript: Transcript, terms: Terms) -> PartyCh
     return PartyChannel(transport, transcript, timeout=terms.timeout, max_bytes=terms.max_bytes)
 
 
-def _run_threads(roles: Mapping[str, Role], transcript: Transcript, terms: Terms) -> dict[str, Any]:
+def _run_threads(
+    roles: Mapping[str, Player], transcript: Transcript, terms: Terms
+) -> dict[str, Any]:
     hub = Hub(tuple(roles))
     results: dict[str, Any] = {}
     errors: list[BaseException] = []
@@ -131,7 +133,7 @@ def _run_threads(roles: Mapping[str, Role], transcript: Transcript, terms: Terms
 
 
 def _record(
-    role: Role, terms: Terms, keep_views: bool, transport: Transport
+    role: Player, terms: Terms, keep_views: bool, transport: Transport
 ) -> tuple[Any, list[Entry], list[Sight], list[Release]]:
     """Run a role in its own process and bring back its part of the transcript."""
     transcript = Transcript(keep_views=keep_views)

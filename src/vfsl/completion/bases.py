@@ -12,7 +12,7 @@ from scipy.special import expit, softmax
 
 from vfsl.completion.selection import Floats
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Estimator, Roles, Share
+from vfsl.estimators.base import Estimator, ModelShare, Roles
 from vfsl.estimators.descent import Width
 from vfsl.estimators.least_squares import Program
 from vfsl.estimators.linear import LinearRegression
@@ -150,7 +150,7 @@ def rare_rows_of(base: Estimator) -> float:
     return float(base.rare_rows_per_column) if isinstance(base, LinearRegression) else 0.0
 
 
-def as_values(base: Estimator, share: Share, scores: Array) -> Floats:
+def as_values(base: Estimator, share: ModelShare, scores: Array) -> Floats:
     """Scores of a regression in units of the target, (rows, columns)."""
     found = np.asarray(scores, dtype=np.float64)
     if isinstance(base, LinearRegression):
@@ -160,7 +160,7 @@ def as_values(base: Estimator, share: Share, scores: Array) -> Floats:
     return found
 
 
-def as_chances(base: Estimator, share: Share, scores: Array, classes: int) -> Floats:
+def as_chances(base: Estimator, share: ModelShare, scores: Array, classes: int) -> Floats:
     """Scores of a classifier as probabilities of the class codes 0 to ``classes`` − 1."""
     found = np.asarray(scores, dtype=np.float64)
     known = [int(code) for code in share.state["classes"]]
@@ -179,14 +179,14 @@ def as_chances(base: Estimator, share: Share, scores: Array, classes: int) -> Fl
     return whole
 
 
-def fresh_scores(base: Estimator, share: Share) -> Array:
+def fresh_scores(base: Estimator, share: ModelShare) -> Array:
     """The scores of all training rows, of a base that knows them without a message."""
     if share.scores is None:
         raise ConfigError(f"The base {base.name!r} of VFPU-M does not know its training scores.")
     return share.scores
 
 
-def of_model(scores: Array, share: Share, model: int) -> Floats:
+def of_model(scores: Array, share: ModelShare, model: int) -> Floats:
     """The scores of one of the models that were trained together, (rows, outputs)."""
     by_model = np.asarray(scores, dtype=np.float64).reshape(len(scores), share.state["models"], -1)
     return np.asarray(by_model[:, model])

@@ -336,7 +336,7 @@ class Completing:
         kept: Mapping[str, Checkpoints],
     ) -> tuple[dict[str, Any], StepReport]:
         """Run a step at all parties; ``own`` goes to the missing party only."""
-        role = self.how.role(step, pair)
+        run = self.how.role(step, pair)
         roles = replace(self.fed.roles(self.missing, pair.work), feature_holders=(self.given,))
         jobs: dict[str, Callable[[Channel], Any]] = {}
         for party in filter(self.fed.plays, roles.everyone):
@@ -344,7 +344,7 @@ class Completing:
             if party in kept:
                 more["kept"] = kept[party]
             rng = self.fed.private_rng(party, step)
-            jobs[party] = partial(role, side=self.sides.get(party), role=roles, rng=rng, **more)
+            jobs[party] = partial(run, side=self.sides.get(party), roles=roles, rng=rng, **more)
         settings = {"given": self.given, "missing": self.missing, **self.how.plain()}
         settings |= {"scheme": roles.scheme, "security": roles.security}
         settings["base"] = self.how.bases.index(pair)

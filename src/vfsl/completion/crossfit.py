@@ -117,7 +117,7 @@ class CrossFit:
         channel: Channel,
         side: Side | None,
         *,
-        role: Roles,
+        roles: Roles,
         rng: np.random.Generator,
         columns: Sequence[str] = (),
         kept: Checkpoints | None = None,
@@ -131,14 +131,14 @@ class CrossFit:
         check_count("CrossFit", "folds", self.folds, 2)
         pair = make_pair(self.base)
         channel = channel.within(self.name, DISCLOSURES)
-        if channel.me != role.label_holder:
+        if channel.me != roles.label_holder:
             given = None if side is None else prepared(side, pair)[0]
-            follow(channel, pair, given, role, rng, kept)
+            follow(channel, pair, given, roles, rng, kept)
             return {}
         if side is None:
             raise ConfigError(f"Party {channel.me!r} needs its table to complete it.")
         parts = draw_parts(len(side.overlap), self.folds, rng)
-        leader = Leader(channel, pair, role, rng, len(side.overlap), kept)
+        leader = Leader(channel, pair, roles, rng, len(side.overlap), kept)
         targets = leader.targets_of(side.table.take(side.overlap), columns)
         by_name = {target.name: target for target in targets}
         found: dict[str, Fold] = {}

@@ -29,7 +29,7 @@ from vfsl.completion.sides import Side
 from vfsl.data import PartyTable
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.base import Part, Roles, Share
+from vfsl.estimators.base import ModelShare, Part, Roles
 from vfsl.estimators.trees.model import TreeModel
 from vfsl.values import Array, Disclosure, Disclosures
 
@@ -93,7 +93,7 @@ class Trained:
         Scores of each common row by the model that did not train on it.
     """
 
-    share: Share | None
+    share: ModelShare | None
     held: Floats | None = None
 
 
@@ -119,7 +119,7 @@ class Downstream:
         channel: Channel,
         side: Side | None,
         *,
-        role: Roles,
+        roles: Roles,
         rng: np.random.Generator,
         target: Array | None = None,
         tables: Mapping[str, PartyTable] | None = None,
@@ -139,8 +139,8 @@ class Downstream:
             At the missing party: of the remaining rows.
         """
         channel = channel.within(self.name, DISCLOSURES)
-        leads = channel.me == role.label_holder
-        sure = self._shared_confidence(channel, side, role, confidence)
+        leads = channel.me == roles.label_holder
+        sure = self._shared_confidence(channel, side, roles, confidence)
         done: dict[str, Trained] = {}
         random = draw_by_number(rng)
         parts = draw_parts(0 if side is None else len(side.overlap), self.folds, rng)
@@ -150,44 +150,44 @@ class Downstream:
             if alone and not leads:
                 done[way.name] = Trained(None)
                 continue
-            roles = replace(role, feature_holders=()) if alone else role
+            roles = replace(roles, feature_holders=()) if alone else roles
             part = None
             if side is not None:
                 part = self._part(way, side, target, tables, sure, parts if leads else None)
-            share = self.base.train(here, part, role=roles, rng=random(number))
+            share = self.base.train(here, part, roles=roles, rng=random(number))
             done[way.name] = Trained(share, self._held(share, parts) if leads else None)
         return done
 
-    def score(
+    def score_rows(
         self,
         channel: Channel,
         part: Part | None,
         trained: Mapping[str, Trained],
         *,
-        role: Roles,
+        roles: Roles,
         ways: Sequence[str],
     ) -> dict[str, Floats]:
         """Scores of new rows that both parties have, by way; only at the label holder."""
         channel = channel.within(self.name, DISCLOSURES)
-        leads = channel.me == role.label_holder
+        leads = channel.me == roles.label_holder
         found: dict[str, Floats] = {}
         for number, way in enumerate(self.ways):
             if way.name not in ways or (way.fill is None and not leads):
                 continue
-            roles = replace(role, feature_holders=()) if way.fill is None else role
+            roles = replace(roles, feature_holders=()) if way.fill is None else roles
             share = trained[way.name].share if way.name in trained else None
             here = channel.within(f"way {number}")
-            answer = self.base.score(here, part, share, role=roles)
+            answer = self.base.score_rows(here, part, share, roles=roles)
             if answer is not None and share is not None:
                 found[way.name] = of_model(answer, share, -1)
         return found
 
     def _shared_confidence(
-        self, channel: Channel, side: Side | None, role: Roles, confidence: Floats | None
+        self, channel: Channel, side: Side | None, roles: Roles, confidence: Floats | None
     ) -> Floats | None:
         if not any(way.weighted for way in self.ways) or side is None:
             return None
-        leader, other = role.label_holder, role.feature_holders[0]
+        leader, other = roles.label_holder, roles.feature_holders[0]
         if channel.me == other:
             if confidence is None:
                 raise ConfigError(f"Party {other!r} needs the confidence of its completed rows.")
@@ -232,7 +232,7 @@ class Downstream:
         weights[np.arange(len(parts)), parts] = 0.0
         return weights
 
-    def _held(self, share: Share | None, parts: Places) -> Floats | None:
+    def _held(self, share: ModelShare | None, parts: Places) -> Floats | None:
         if share is None or share.scores is None:
             return None
         common = len(parts)

@@ -12,7 +12,7 @@ from vfsl.completion.calibrating import ClassScale
 from vfsl.completion.selection import Floats, Moves
 from vfsl.completion.sides import Components
 from vfsl.completion.targets import Target
-from vfsl.estimators.base import Share
+from vfsl.estimators.base import ModelShare
 
 ALL_MOVED, ALL_ROUNDS, NOBODY, STOPPED = (
     "every row has a pseudo-label",
@@ -110,7 +110,7 @@ class Outcome:
     """
 
     found: dict[str, Found]
-    shares: dict[int, Share]
+    shares: dict[int, ModelShare]
     groups: list[list[str]]
     components: Components | None = None
 

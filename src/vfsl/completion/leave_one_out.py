@@ -22,7 +22,7 @@ from vfsl.channel import Channel, expect_array
 from vfsl.completion.selection import Booleans, Floats
 from vfsl.crypto import KeyHolder
 from vfsl.crypto.fixed import decode, encode
-from vfsl.estimators.base import Part, Roles, Share
+from vfsl.estimators.base import ModelShare, Part, Roles
 from vfsl.estimators.exchange import MOST, announced, load_array, receive_key, send_fresh_key
 from vfsl.estimators.linear_model import encoded_columns
 from vfsl.values import Ciphertext, Disclosure, Disclosures, Masked
@@ -82,7 +82,9 @@ def hold_out_key_holder(channel: Channel, roles: Roles) -> None:
     channel.send(roles.label_holder, "opened held out", holder.open("held out", request))
 
 
-def hold_out_given(channel: Channel, part: Part, share: Share, l2: float, roles: Roles) -> None:
+def hold_out_given(
+    channel: Channel, part: Part, share: ModelShare, l2: float, roles: Roles
+) -> None:
     """The given party's factors and scores of the rows that the model was trained on."""
     key = receive_key(channel, roles)
     columns = encoded_columns(part, share)
@@ -107,7 +109,7 @@ def hold_out_given(channel: Channel, part: Part, share: Share, l2: float, roles:
 
 
 def hold_out_missing(
-    channel: Channel, targets: Floats, known: Booleans, share: Share, roles: Roles
+    channel: Channel, targets: Floats, known: Booleans, share: ModelShare, roles: Roles
 ) -> Floats:
     """Held-out predictions of the targets, (rows, models), in their units."""
     key = receive_key(channel, roles)

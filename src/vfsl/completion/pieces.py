@@ -31,7 +31,7 @@ from vfsl.completion.targets import Target, merge_rare, targets_of
 from vfsl.data import PartyTable
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.estimators.base import Estimator, Part, Roles, Share
+from vfsl.estimators.base import Estimator, ModelShare, Part, Roles
 from vfsl.store import Checkpoints
 from vfsl.values import Array, Disclosure, Disclosures
 
@@ -78,7 +78,7 @@ class Leader:
     ----------
     channel : Channel
     pair : Pair
-    role : Roles
+    roles : Roles
     rng : numpy.random.Generator
     common : int
         How many rows are common.
@@ -87,7 +87,7 @@ class Leader:
 
     channel: Channel
     pair: Pair
-    role: Roles
+    roles: Roles
     rng: np.random.Generator
     common: int
     kept: Checkpoints | None = None
@@ -97,7 +97,7 @@ class Leader:
     pieces: int = field(init=False)  # done so far, those of earlier attempts included
 
     def __post_init__(self) -> None:
-        given = self.role.feature_holders[0]
+        given = self.roles.feature_holders[0]
         self.others, self.columns = (
             expect_integer(
                 self.channel.receive(given, name), sender=given, name=name, low=0, high=_MOST
@@ -126,7 +126,7 @@ class Leader:
 
     @property
     def _told(self) -> tuple[str, ...]:
-        return (*self.role.feature_holders, self.role.key_holder)
+        return (*self.roles.feature_holders, self.roles.key_holder)
 
     def fit(
         self,
@@ -138,7 +138,7 @@ class Leader:
         train: str,
         score: str,
         group: int,
-    ) -> tuple[Share, Array]:
+    ) -> tuple[ModelShare, Array]:
         """Train on some rows and score others.
 
         Parameters
@@ -152,7 +152,7 @@ class Leader:
 
         Returns
         -------
-        share : Share
+        share : ModelShare
         scores : array
             Of the scored rows, as the base gives them; of held-out rows in units of the target.
         """
@@ -165,21 +165,21 @@ class Leader:
         part = Part(table, trained, target[trained], None if weights is None else weights[trained])
         rng = self._random(self.pieces)
         self.pieces += 1
-        share = base.train(here, part, role=self.role, rng=rng)
+        share = base.train(here, part, roles=self.roles, rng=rng)
         if share is None:
             raise ConfigError("The base of VFPU-M gave the label holder no share of the model.")
         if score == HELD_OUT:
             known = np.ones(target[trained].shape, dtype=bool) if weights is None else weights > 0
             apart = here.within("held out", leave_one_out.DISCLOSURES)
             return share, leave_one_out.hold_out_missing(
-                apart, target[trained], known[: len(trained)], share, self.role
+                apart, target[trained], known[: len(trained)], share, self.roles
             )
         scored = places_of(score, self.common, self.others)
         if knows_scores(base, train, score):
             return share, fresh_scores(base, share)[scored]
         if not len(scored):
             return share, np.zeros((0, 1))
-        answer = base.score(here.within("ask"), Part(table, scored), share, role=self.role)
+        answer = base.score_rows(here.within("ask"), Part(table, scored), share, roles=self.roles)
         return share, np.asarray(answer)
 
     def end(self) -> None:
@@ -192,12 +192,12 @@ def follow(
     channel: Channel,
     pair: Pair,
     side: Side | None,
-    role: Roles,
+    roles: Roles,
     rng: np.random.Generator,
     kept: Checkpoints | None = None,
-) -> dict[int, Share]:
+) -> dict[int, ModelShare]:
     """The given party's or the key holder's side of all pieces: its last share of each group."""
-    leader, shares = role.label_holder, {}
+    leader, shares = roles.label_holder, {}
     if side is not None:
         channel.send(leader, "rows", len(side.rest))
         channel.send(leader, "columns", len(side.table.features))
@@ -209,7 +209,7 @@ def follow(
         for name in ("groups", "pieces")
     )
     if kept is not None and side is not None:
-        shares = {n: Share.from_dict(kept.load(_name(n))["share"]) for n in range(resume)}
+        shares = {n: ModelShare.from_dict(kept.load(_name(n))["share"]) for n in range(resume)}
     random = draw_by_number(rng)
     while True:
         here = channel.within(f"piece {number}")
@@ -217,9 +217,9 @@ def follow(
         if order.get("task") == END:
             return shares
         base, train, score, group = _ordered(order, pair, leader)
-        share = base.train(here, _part(side, train), role=role, rng=random(number))
+        share = base.train(here, _part(side, train), roles=roles, rng=random(number))
         number += 1
-        _follow_score(here, base, side, share, train, score, role)
+        _follow_score(here, base, side, share, train, score, roles)
         if share is not None and side is not None:
             shares[group] = share
             if kept is not None:
@@ -230,25 +230,25 @@ def _follow_score(
     channel: Channel,
     base: Estimator,
     side: Side | None,
-    share: Share | None,
+    share: ModelShare | None,
     train: str,
     score: str,
-    role: Roles,
+    roles: Roles,
 ) -> None:
     """The given party's or the key holder's side of scoring what the leader has ordered."""
     if score == HELD_OUT:
         apart = channel.within("held out", leave_one_out.DISCLOSURES)
         part = _part(side, train)
         if part is None or share is None:
-            leave_one_out.hold_out_key_holder(apart, role)
+            leave_one_out.hold_out_key_holder(apart, roles)
         else:
-            leave_one_out.hold_out_given(apart, part, share, penalty_of(base), role)
+            leave_one_out.hold_out_given(apart, part, share, penalty_of(base), roles)
         return
     if knows_scores(base, train, score) or score == NONE:
         return
     part = _part(side, score)
     if part is None or len(part.rows):
-        base.score(channel.within("ask"), part, share, role=role)
+        base.score_rows(channel.within("ask"), part, share, roles=roles)
 
 
 def knows_scores(base: Estimator, train: str, score: str) -> bool:

@@ -96,7 +96,9 @@ class Advice:
             if party in parts:
                 part = Part(parts[party].table, parts[party].rows[new])
             mine = self.trained.get(party, {})
-            jobs[party] = partial(self.model.score, part=part, trained=mine, role=roles, ways=names)
+            jobs[party] = partial(
+                self.model.score_rows, part=part, trained=mine, roles=roles, ways=names
+            )
         settings = {"ways": names, "new rows": int(new.sum())}
         answers, report = fed.run("predict downstream", jobs, settings)
         report()
@@ -121,10 +123,10 @@ class Advice:
         part = Part(table, np.arange(len(table), dtype=np.int64))
         names = [way.name for way in self.model.ways if way.fill is None]
         job = partial(
-            self.model.score,
+            self.model.score_rows,
             part=part,
             trained=self.trained[given],
-            role=Roles(given, (), f"no key beside {given}"),
+            roles=Roles(given, (), f"no key beside {given}"),
             ways=names,
         )
         return self._answer(run_together({given: job})[given][names[0]])
@@ -205,7 +207,7 @@ def recommend(
     jobs: dict[str, Callable[[Channel], Any]] = {
         party: partial(
             model.train,
-            role=roles,
+            roles=roles,
             rng=fed.private_rng(party, "downstream"),
             **own.get(party, {"side": None}),
         )

@@ -62,20 +62,20 @@ class MeasureShift:
     least: float = 0.6
 
     def train(
-        self, channel: Channel, side: Side | None, *, role: Roles, rng: np.random.Generator
+        self, channel: Channel, side: Side | None, *, roles: Roles, rng: np.random.Generator
     ) -> Shift | None:
         """One party's side; the missing party gets the answer."""
         check_share("MeasureShift", "least", self.least)
         channel = channel.within(self.name, DISCLOSURES)
-        given = role.feature_holders[0]
+        given = roles.feature_holders[0]
         if channel.me == given and side is not None:
             answer = self._compared(side, rng)
             # Two digits of a number between 1/20 and 20: less than a quarter of its 32 bits.
             described = len(answer.get("weights", ()))
-            channel.release(role.label_holder, "how typical rows are", -(-described // 4))
-            channel.send(role.label_holder, "difference", answer)
+            channel.release(roles.label_holder, "how typical rows are", -(-described // 4))
+            channel.send(roles.label_holder, "difference", answer)
             return None
-        if channel.me != role.label_holder:
+        if channel.me != roles.label_holder:
             return None
         came = channel.receive(given, "difference")
         auc = float(came.get("auc", 0.5))

@@ -52,7 +52,7 @@ from vfsl.completion.targets import Target
 from vfsl.data import PartyTable
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError, DataError, ProtocolError
-from vfsl.estimators.base import Part, Roles, Share
+from vfsl.estimators.base import ModelShare, Part, Roles
 from vfsl.store import Checkpoints
 from vfsl.values import Array
 
@@ -105,7 +105,7 @@ class VFPUM:
         channel: Channel,
         side: Side | None,
         *,
-        role: Roles,
+        roles: Roles,
         rng: np.random.Generator,
         columns: Sequence[str] = (),
         context: PartyTable | None = None,
@@ -137,24 +137,24 @@ class VFPUM:
         self.check()
         pair = make_pair(self.base)
         channel = channel.within(self.name, DISCLOSURES)
-        if channel.me == role.label_holder:
+        if channel.me == roles.label_holder:
             if side is None:
                 raise ConfigError(f"Party {channel.me!r} needs its table to complete it.")
-            leader = Leader(channel, pair, role, rng, len(side.overlap), kept)
+            leader = Leader(channel, pair, roles, rng, len(side.overlap), kept)
             learned = _Learned(errors or {}, scales or {})
             return self._lead(leader, side, columns, context, learned, on_columns)
         components = None
         if side is not None:
             side, components = prepared(side, pair)
-        return Outcome({}, follow(channel, pair, side, role, rng, kept), [], components)
+        return Outcome({}, follow(channel, pair, side, roles, rng, kept), [], components)
 
-    def score(
+    def score_rows(
         self,
         channel: Channel,
         table: PartyTable | None,
         outcome: Outcome,
         *,
-        role: Roles,
+        roles: Roles,
     ) -> dict[str, Floats]:
         """One party's side of predicting new rows of the given party.
 
@@ -179,16 +179,16 @@ class VFPUM:
             )
         pair = make_pair(self.base)
         channel = channel.within(self.name, DISCLOSURES)
-        given = role.feature_holders[0]
-        if channel.me == role.label_holder:
-            return self._ask(channel, pair, outcome, role)
+        given = roles.feature_holders[0]
+        if channel.me == roles.label_holder:
+            return self._ask(channel, pair, outcome, roles)
         rows = 0
         if table is not None:
             table = table if outcome.components is None else outcome.components.transform(table)
             rows = len(table)
         groups = sorted(outcome.shares)
         if channel.me == given:
-            for party in (role.label_holder, role.key_holder):
+            for party in (roles.label_holder, roles.key_holder):
                 channel.send(party, "rows", rows)
                 channel.send(party, "finished", len(groups))
         else:
@@ -196,15 +196,15 @@ class VFPUM:
         for group in groups:
             share = outcome.shares.get(group)
             part = None if table is None else Part(table, np.arange(rows, dtype=np.int64))
-            order = channel.within(f"group {group}").receive(role.label_holder, "work")
+            order = channel.within(f"group {group}").receive(roles.label_holder, "work")
             base = pair.of(classes=order.get("task") == CLASSES)
-            base.score(channel.within(f"group {group}"), part, share, role=role)
+            base.score_rows(channel.within(f"group {group}"), part, share, roles=roles)
         return {}
 
     def _ask(
-        self, channel: Channel, pair: Pair, outcome: Outcome, role: Roles
+        self, channel: Channel, pair: Pair, outcome: Outcome, roles: Roles
     ) -> dict[str, Floats]:
-        given = role.feature_holders[0]
+        given = roles.feature_holders[0]
         rows, count = _announced(channel, given)
         if count != len(outcome.groups):
             raise ProtocolError(
@@ -215,12 +215,12 @@ class VFPUM:
             here = channel.within(f"group {group}")
             found = [outcome.found[name] for name in names]
             classes = found[0].target.classes and not pair.linear
-            for party in (given, role.key_holder):
+            for party in (given, roles.key_holder):
                 here.send(party, "work", {"task": CLASSES if classes else NUMBERS})
             share = outcome.shares[group]
             table = context_table(channel.me, None, rows, [], placeholder=not pair.linear)
             part = Part(table, np.arange(rows, dtype=np.int64))
-            scores = np.asarray(pair.of(classes=classes).score(here, part, share, role=role))
+            scores = np.asarray(pair.of(classes=classes).score_rows(here, part, share, roles=roles))
             for one, answer in zip(found, answers_of(pair, share, scores, found), strict=True):
                 answers[one.target.name] = answer if one.target.classes else answer[:, 0]
         return answers
@@ -255,7 +255,7 @@ class VFPUM:
                     Found.from_dict(one, target)
                     for one, target in zip(content["found"], group, strict=True)
                 ]
-                outcome.shares[number] = Share.from_dict(content["share"])
+                outcome.shares[number] = ModelShare.from_dict(content["share"])
             else:
                 found, share = self._loop(leader, side, group, context, learned, number)
                 outcome.shares[number] = share
@@ -278,7 +278,7 @@ class VFPUM:
         context: PartyTable | None,
         learned: _Learned,
         number: int,
-    ) -> tuple[list[Found], Share]:
+    ) -> tuple[list[Found], ModelShare]:
         """All rounds of columns that train together."""
         linear = leader.pair.linear
         classes = group[0].classes and not linear
@@ -297,7 +297,7 @@ class VFPUM:
             nothing_yet(target, leader.others, learned.scales.get(target.name)) for target in group
         ]
         open_: list[Found] = list(found)
-        share: Share | None = None
+        share: ModelShare | None = None
         for turn in range(1, self.rounds + 1):
             moved = any(one.moves.moved.any() for one in found)
             target, weights = pose_targets(found, linear=linear)
@@ -399,7 +399,9 @@ class _Learned:
     scales: Mapping[str, ClassScale]
 
 
-def answers_of(pair: Pair, share: Share, scores: Array, found: Sequence[Found]) -> list[Floats]:
+def answers_of(
+    pair: Pair, share: ModelShare, scores: Array, found: Sequence[Found]
+) -> list[Floats]:
     """Predictions of columns that trained together: numbers (rows, 1), or probabilities."""
     if pair.linear:
         blocks = split_by_target(found, as_values(pair.numbers, share, scores))

@@ -216,13 +216,13 @@ class _Follower:
     def _play(self, channel: Channel, step: str, base: int, more: Mapping[str, Any]) -> None:
         pair = self._how.bases[base]
         rng = self._site.private_rng(step)
-        role = self._how.role(step, pair)
-        role(channel, side=self._side, role=self._roles(pair.work), rng=rng, **more)
+        run = self._how.role(step, pair)
+        run(channel, side=self._side, roles=self._roles(pair.work), rng=rng, **more)
 
     def _associate(self, channel: Channel) -> None:
         model = Association(aggregate=self._how.aggregate)
         part = None if self._side is None else Part(self._side.table, self._side.overlap)
-        model.train(channel, part, role=self._roles("association"))
+        model.train(channel, part, roles=self._roles("association"))
 
     def _roles(self, work: str) -> Roles:
         roles = self._site.roles(self._step.missing, work)

@@ -23,7 +23,7 @@ from vfsl.deploy.complete import complete_step
 from vfsl.deploy.view import Outcome, Site
 from vfsl.errors import ConfigError
 from vfsl.estimators import LinearRegression, save_model
-from vfsl.estimators.base import Part, Roles, Share, StepReport
+from vfsl.estimators.base import ModelShare, Part, Roles, StepReport
 from vfsl.estimators.saved import Model, save_shares
 from vfsl.estimators.trees import TreeModel
 from vfsl.evidence import RISA
@@ -72,7 +72,7 @@ def train_step(site: Site, channel: Channel, step: TrainStep) -> Outcome:
         return Outcome(f"train {model.name}", settings)
     part = site.part(step.label)
     rng = site.private_rng(model.name)
-    share = model.train(channel.within("train"), part, role=roles, rng=rng)
+    share = model.train(channel.within("train"), part, roles=roles, rng=rng)
     model.label_ = step.label
     if share is not None:
         model.shares_ = {site.me: share}
@@ -89,7 +89,7 @@ def _predict(
     channel: Channel,
     model: Model,
     part: Part | None,
-    share: Share | None,
+    share: ModelShare | None,
     roles: Roles,
 ) -> Mapping[str, Any]:
     """Predictions of the common rows, written at the label holder; its quality on known labels.
@@ -98,7 +98,7 @@ def _predict(
     """
     scores: Array | None = None
     if not isinstance(model, TreeModel):
-        scores = model.score(channel, part, share, role=roles)
+        scores = model.score_rows(channel, part, share, roles=roles)
     elif share is not None and site.me == roles.label_holder:
         scores = model.training_scores(share)
     if site.me != roles.label_holder or part is None or share is None or scores is None:
@@ -168,7 +168,7 @@ def pu_step(site: Site, channel: Channel, step: PuStep) -> Outcome:
     elif site.me == step.label_holder:
         marked = mark_client(channel.within("mark"), step.positives, site.ids(), site.share(), how)
         marks = marked.marks
-    share: Share | None = None
+    share: ModelShare | None = None
     if site.me in roles.everyone:
         part = site.part((step.positives, ""))
         if part is not None and marks is not None:
@@ -176,7 +176,7 @@ def pu_step(site: Site, channel: Channel, step: PuStep) -> Outcome:
         share = method.train(
             channel.within("train"),
             part,
-            role=roles,
+            roles=roles,
             rng=site.private_rng("vfpu"),
             kept=_keeper(site, settings, marks),
         )
@@ -204,7 +204,7 @@ def _keeper(site: Site, settings: Mapping[str, Any], marks: Array | None) -> Che
     return Checkpoints(site.state / f"step-{site.number}-pu", digest.hexdigest())
 
 
-def _write_scores(site: Site, share: Share) -> pd.Series[float]:
+def _write_scores(site: Site, share: ModelShare) -> pd.Series[float]:
     """Scores of unlabelled rows by id, and of the reliable positives, which are returned."""
     ids = site.own_table().ids[site.share().overlap]
     rows = np.asarray(share.state["unlabelled rows"], dtype=np.int64)

@@ -1,7 +1,7 @@
 """Federated estimators: each party trains and keeps only its own share."""
 
 from vfsl.estimators.association import Association
-from vfsl.estimators.base import Federated, Part, Roles, Share
+from vfsl.estimators.base import Federated, ModelShare, Part, Roles
 from vfsl.estimators.linear import LinearRegression
 from vfsl.estimators.logistic import LogisticRegression
 from vfsl.estimators.saved import load_model, save_model
@@ -15,10 +15,10 @@ __all__ = [
     "Federated",
     "LinearRegression",
     "LogisticRegression",
+    "ModelShare",
     "Part",
     "RandomForest",
     "Roles",
-    "Share",
     "load_model",
     "save_model",
 ]

@@ -150,7 +150,7 @@ class Association:
             party: Part(fed.tables[party], fed.plan[party].overlap) for party in roles.data_holders
         }
         jobs = {
-            party: partial(self.train, part=parts.get(party), role=roles)
+            party: partial(self.train, part=parts.get(party), roles=roles)
             for party in roles.everyone
         }
         settings = {"given": given, "missing": missing, "aggregate": self.aggregate, "k": self.k}
@@ -166,7 +166,7 @@ class Association:
         channel: Channel,
         part: Part | None,
         *,
-        role: Roles,
+        roles: Roles,
         rng: np.random.Generator | None = None,
     ) -> pd.Series[float] | pd.DataFrame | None:
         """One party's side.
@@ -179,28 +179,28 @@ class Association:
             holder.
         """
         self._check()
-        if len(role.feature_holders) != 1:
+        if len(roles.feature_holders) != 1:
             raise ConfigError(
                 "An association is between one label holder and one feature holder. "
-                f"Got {len(role.feature_holders)} feature holders instead."
+                f"Got {len(roles.feature_holders)} feature holders instead."
             )
         channel = channel.within(self.name, DISCLOSURES)
-        if channel.me == role.key_holder:
-            self._hold_key(channel, role)
+        if channel.me == roles.key_holder:
+            self._hold_key(channel, roles)
             return None
         if part is None:
             raise ConfigError(f"Party {channel.me!r} needs a part of the data to compare.")
         table = _checked(channel.me, part)
-        key = receive_key(channel, role)
-        if channel.me == role.label_holder:
-            return self._missing(channel, table, role, key)
-        return self._given(channel, table, role, key)
+        key = receive_key(channel, roles)
+        if channel.me == roles.label_holder:
+            return self._missing(channel, table, roles, key)
+        return self._given(channel, table, roles, key)
 
-    def _hold_key(self, channel: Channel, role: Roles) -> None:
-        secret = send_fresh_key(channel, role)
-        (given,) = role.feature_holders
-        rows = _announced(channel, role.label_holder, "rows", 1 << 40)
-        down = _announced(channel, role.label_holder, "columns", _MOST_COLUMNS)
+    def _hold_key(self, channel: Channel, roles: Roles) -> None:
+        secret = send_fresh_key(channel, roles)
+        (given,) = roles.feature_holders
+        rows = _announced(channel, roles.label_holder, "rows", 1 << 40)
+        down = _announced(channel, roles.label_holder, "columns", _MOST_COLUMNS)
         across = _announced(channel, given, "columns", _MOST_COLUMNS)
         # Asked again here, on the word of the party whose cells are at stake.
         self._check_rows(given, rows, across)
@@ -209,15 +209,15 @@ class Association:
         channel.send(given, "opened products", holder.open("products", request))
 
     def _missing(
-        self, channel: Channel, table: PartyTable, role: Roles, key: PublicKey
+        self, channel: Channel, table: PartyTable, roles: Roles, key: PublicKey
     ) -> pd.Series[float]:
         """Send nameless columns in a secret order; learn their rounded strengths."""
-        (given,) = role.feature_holders
+        (given,) = roles.feature_holders
         names = _protecting.sample(table.features, len(table.features))
         sources = [_shuffled(derive(table.column(name), table.kinds[name])) for name in names]
         columns = np.hstack([source.columns for source in sources])
-        channel.send(role.key_holder, "rows", len(columns))
-        channel.send(role.key_holder, "columns", columns.shape[1])
+        channel.send(roles.key_holder, "rows", len(columns))
+        channel.send(roles.key_holder, "columns", columns.shape[1])
         channel.send(given, "groups", np.array([source.groups for source in sources]))
         lengths = np.concatenate([source.profile.lengths for source in sources])
         channel.send(given, "lengths", Aggregate(lengths))
@@ -239,15 +239,15 @@ class Association:
         return pd.Series(ordered, index=pd.Index(table.features), name="strength", dtype=float)
 
     def _given(
-        self, channel: Channel, table: PartyTable, role: Roles, key: PublicKey
+        self, channel: Channel, table: PartyTable, roles: Roles, key: PublicKey
     ) -> pd.DataFrame:
         """Form inner products with nameless encrypted columns; return one number for each."""
-        other = role.label_holder
+        other = roles.label_holder
         own = [derive(table.column(name), table.kinds[name]) for name in table.features]
         columns = np.hstack([source.columns for source in own])
         rows = len(columns)
         self._check_rows(channel.me, rows, columns.shape[1])
-        channel.send(role.key_holder, "columns", columns.shape[1])
+        channel.send(roles.key_holder, "columns", columns.shape[1])
         nameless = _receive_profiles(channel, other, rows)
         width = sum(len(profile.lengths) for profile in nameless)
         products = (
@@ -257,8 +257,8 @@ class Association:
             for number, block in enumerate(_blocks(columns, width))
         )
         request, mask = reduce(add, products).masked()
-        channel.send(role.key_holder, "products", request)
-        opened = mask.remove(channel.receive(role.key_holder, "opened products"))
+        channel.send(roles.key_holder, "products", request)
+        opened = mask.remove(channel.receive(roles.key_holder, "opened products"))
         matrix = strength_matrix(opened, nameless, [source.profile for source in own], rows)
         answer = np.round(aggregated(matrix, self.aggregate, self.k), self.decimals)
         channel.release(other, "strengths", len(answer))

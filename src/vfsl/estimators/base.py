@@ -53,7 +53,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Share:
+class ModelShare:
     """One party's part of a fitted model, which never leaves it; the state is plain JSON values."""
 
     party: str
@@ -79,14 +79,14 @@ class Share:
         }
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Share:
+    def from_dict(cls, content: Mapping[str, Any]) -> ModelShare:
         """The share whose ``to_dict`` this is; completion once kept shares without their rounds."""
         listed = {name: tuple(content[name]) for name in ("rounds", "notes") if name in content}
         return cls(**{**content, **listed})
 
 
 def places_in_training(
-    shares: Mapping[str, Share], parts: Mapping[str, Part], label_holder: str
+    shares: Mapping[str, ModelShare], parts: Mapping[str, Part], label_holder: str
 ) -> Rows:
     """For each row of the parts its place among the training rows, −1 for a new row.
 
@@ -107,7 +107,7 @@ def places_in_training(
     return places
 
 
-def scores_with_kept(held: Share, places: Rows, answer: Array | None) -> Array:
+def scores_with_kept(held: ModelShare, places: Rows, answer: Array | None) -> Array:
     """Scores of all rows: kept ones of training rows, and for the others what was answered."""
     if held.scores is None:
         return np.asarray(answer)
@@ -131,14 +131,14 @@ class Estimator(Protocol):
         channel: Channel,
         part: Part | None,
         *,
-        role: Roles,
+        roles: Roles,
         rng: np.random.Generator | None = None,
-    ) -> Share | None:
+    ) -> ModelShare | None:
         """One party's side of training; its share, None at a party that holds no data."""
         ...
 
-    def score(
-        self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
+    def score_rows(
+        self, channel: Channel, part: Part | None, share: ModelShare | None, *, roles: Roles
     ) -> Array | None:
         """One party's side of scoring; the scores at the label holder, None elsewhere."""
         ...

@@ -44,7 +44,7 @@ class LinearRegression(LinearModel):
 
     Attributes
     ----------
-    shares_ : dict of Share
+    shares_ : dict of ModelShare
         Each party's part of the model.
     n_rounds_ : int
     stop_reason_ : str

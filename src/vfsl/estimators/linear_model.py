@@ -18,7 +18,7 @@ from vfsl.channel import Channel, expect_array
 from vfsl.data import Encoder, check_labels
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators import least_squares, one_shot, totals
-from vfsl.estimators.base import Federated, Part, Roles, Rows, Share
+from vfsl.estimators.base import Federated, ModelShare, Part, Roles, Rows
 from vfsl.estimators.descent import Floats
 from vfsl.estimators.exchange import receive_key
 from vfsl.estimators.exposure import RARE_ROWS_PER_COLUMN, protective
@@ -62,7 +62,7 @@ class LinearModel(ABC):
             party: partial(
                 self.train,
                 part=parts.get(party),
-                role=roles,
+                roles=roles,
                 rng=fed.private_rng(party, self.name),
             )
             for party in roles.everyone
@@ -70,7 +70,7 @@ class LinearModel(ABC):
         settings = {"model": self.name, "label": list(label), **self._settings()}
         settings |= {"scheme": roles.scheme, "security": roles.security}
         shares, report = fed.run(f"train {self.name}", jobs, settings)
-        self.shares_: dict[str, Share] = {
+        self.shares_: dict[str, ModelShare] = {
             party: share for party, share in shares.items() if share is not None
         }
         held = self.shares_[roles.label_holder]
@@ -88,7 +88,7 @@ class LinearModel(ABC):
         parts = fed.parts(self.label_)
         jobs = {
             party: partial(
-                self.score, part=parts.get(party), share=self.shares_.get(party), role=roles
+                self.score_rows, part=parts.get(party), share=self.shares_.get(party), roles=roles
             )
             for party in roles.everyone
         }
@@ -105,48 +105,48 @@ class LinearModel(ABC):
         channel: Channel,
         part: Part | None,
         *,
-        role: Roles,
+        roles: Roles,
         rng: np.random.Generator | None = None,
-    ) -> Share | None:
+    ) -> ModelShare | None:
         """One party's side of training; None for the key holder, who has no part.
 
         ``rng`` is the party's private generator, for noise that protects its values; without one
         the noise comes from the operating system.
         """
         self._check()
-        self._check_solver(role)
+        self._check_solver(roles)
         channel = channel.within(self.name, DISCLOSURES)
         at_once = self.solver == "one-shot"
         program = self._program()
         declared = one_shot.DISCLOSURES if at_once else least_squares.disclosures(program)
         inner = channel.within("fit", declared)
-        if channel.me == role.key_holder:
+        if channel.me == roles.key_holder:
             if at_once:
-                one_shot.solve_key_holder(inner, role)
+                one_shot.solve_key_holder(inner, roles)
             else:
-                least_squares.train_key_holder(inner, role, program)
+                least_squares.train_key_holder(inner, roles, program)
             return None
         if part is None:
             raise ConfigError(f"Party {channel.me!r} needs a part of the data to train on.")
-        key, noise = receive_key(inner, role), protective(rng)
-        if channel.me != role.label_holder:
+        key, noise = receive_key(inner, roles), protective(rng)
+        if channel.me != roles.label_holder:
             known = expect_array(
-                channel.receive(role.label_holder, "labelled rows"),
-                sender=role.label_holder,
+                channel.receive(roles.label_holder, "labelled rows"),
+                sender=roles.label_holder,
                 name="labelled rows",
                 holds="boolean",
                 shape=(len(part.rows),),
             )
             state, columns = _encode_columns(part, part.rows[known])
             if at_once:
-                trained = one_shot.solve_feature_holder(inner, columns, role, key)
+                trained = one_shot.solve_feature_holder(inner, columns, roles, key)
             else:
                 trained = least_squares.train_feature_holder(
-                    inner, columns, role, key, program, noise
+                    inner, columns, roles, key, program, noise
                 )
-            return Share(channel.me, self.name, state | _weights_state(trained.weights))
+            return ModelShare(channel.me, self.name, state | _weights_state(trained.weights))
         known = _known(channel.me, part.target)
-        for party in role.feature_holders:
+        for party in roles.feature_holders:
             channel.send(party, "labelled rows", known)
         state, columns = _encode_columns(part, part.rows[known])
         columns = np.column_stack([columns, np.ones(len(columns))])
@@ -158,29 +158,29 @@ class LinearModel(ABC):
         posed = self._pose(channel.me, target, row_weights, noise)
         program = self._program(posed.weighted)
         solve = one_shot.solve_label_holder if at_once else least_squares.train_label_holder
-        trained = solve(inner, columns, posed, role, key, program)
+        trained = solve(inner, columns, posed, roles, key, program)
         state |= _weights_state(trained.weights) | posed.facts
-        return Share(channel.me, self.name, state, trained.rounds, trained.stop_reason)
+        return ModelShare(channel.me, self.name, state, trained.rounds, trained.stop_reason)
 
-    def score(
-        self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
+    def score_rows(
+        self, channel: Channel, part: Part | None, share: ModelShare | None, *, roles: Roles
     ) -> Array | None:
         """One party's side of prediction: the total scores, only at the label holder."""
         channel = channel.within(self.name).within("score", totals.DISCLOSURES)
-        if channel.me == role.key_holder:
-            totals.score_key_holder(channel, role)
+        if channel.me == roles.key_holder:
+            totals.score_key_holder(channel, roles)
             return None
         if part is None or share is None:
             raise ConfigError(f"Party {channel.me!r} needs data and its share of the model.")
-        key = receive_key(channel, role)
+        key = receive_key(channel, roles)
         columns = encoded_columns(part, share)
-        if channel.me == role.label_holder:
+        if channel.me == roles.label_holder:
             columns = np.column_stack([columns, np.ones(len(columns))])
         weights = np.asarray(share.state["weights"], dtype=np.float64)
         weights = weights.reshape(columns.shape[1], share.state["models"])
-        if channel.me == role.label_holder:
-            return totals.score_label_holder(channel, columns, weights, role, key)
-        totals.score_feature_holder(channel, columns, weights, role, key)
+        if channel.me == roles.label_holder:
+            return totals.score_label_holder(channel, columns, weights, roles, key)
+        totals.score_feature_holder(channel, columns, weights, roles, key)
         return None
 
     @abstractmethod
@@ -293,7 +293,7 @@ def _encode_columns(part: Part, rows: Rows) -> tuple[dict[str, Any], Floats]:
     return {"encoder": encoder.to_dict(), "centres": centres.tolist()}, matrix - centres
 
 
-def encoded_columns(part: Part, share: Share) -> Floats:
+def encoded_columns(part: Part, share: ModelShare) -> Floats:
     """A party's columns as its share of a fitted model takes them."""
     encoder = Encoder.from_dict(share.state["encoder"])
     matrix = encoder.transform(part.table.take(part.rows)).matrix

@@ -9,7 +9,7 @@ from typing import Any
 
 from vfsl import store
 from vfsl.errors import ConfigError, StoreError
-from vfsl.estimators.base import Share
+from vfsl.estimators.base import ModelShare
 from vfsl.estimators.linear import LinearRegression
 from vfsl.estimators.logistic import LogisticRegression
 from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest, TreeModel
@@ -63,7 +63,7 @@ def check_no_model(folder: Path, name: str, force: bool) -> None:
         raise ConfigError(f"{path} exists; give another name, or force=True to replace it.")
 
 
-def save_shares(shares: Mapping[str, Share], folder: Path, name: str) -> None:
+def save_shares(shares: Mapping[str, ModelShare], folder: Path, name: str) -> None:
     """Write each party's share into its own folder."""
     for party, share in shares.items():
         store.write_json(folder / "parties" / party / f"{name}-share.json", share.to_dict())
@@ -89,12 +89,12 @@ def load_model(folder: str | Path, name: str = "model") -> Model:
     return model
 
 
-def load_share(folder: str | Path, party: str, name: str = "model") -> Share:
+def load_share(folder: str | Path, party: str, name: str = "model") -> ModelShare:
     """One party's share."""
     path = Path(folder) / "parties" / party / f"{name}-share.json"
     content = store.read_json(path)
     try:
-        share = Share.from_dict(content)
+        share = ModelShare.from_dict(content)
     except (KeyError, TypeError):
         raise StoreError(f"{path} is damaged: it is not a share of a model.") from None
     if share.party != party:

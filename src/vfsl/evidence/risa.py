@@ -16,7 +16,7 @@ from vfsl.data import check_labels
 from vfsl.data.aggregates import histogram
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Roles, Share
+from vfsl.estimators.base import ModelShare, Roles
 from vfsl.evidence.deep import need_torch
 from vfsl.evidence.encoders import CNN, recipe_for
 from vfsl.evidence.opinion import EVIDENCE_FORMS, Opinion, probability
@@ -91,7 +91,7 @@ class RISA:
     Attributes
     ----------
     classes_ : array
-    shares_ : dict of Share
+    shares_ : dict of ModelShare
     trust_ : dict of str to float
         How far each party's opinion counts.
     removed_ : DataFrame
@@ -147,14 +147,14 @@ class RISA:
             party: partial(
                 self.train,
                 part=parts[party],
-                role=roles,
+                roles=roles,
                 rng=fed.private_rng(party, "RISA"),
                 threads=_thread_share(len(parts)),
             )
             for party in roles.data_holders
         }
         shares, report = fed.run("train risa", jobs, self._settings(label))
-        self.shares_: dict[str, Share] = shares
+        self.shares_: dict[str, ModelShare] = shares
         self.label_ = label
         held = self.shares_[label[0]]
         metrics: dict[str, Any] = {"pseudo labels": self.n_pseudo_, "left": len(held.state["left"])}
@@ -242,50 +242,50 @@ class RISA:
         channel: Channel,
         part: WholePart,
         *,
-        role: Roles,
+        roles: Roles,
         rng: np.random.Generator,
         threads: int = 1,
-    ) -> Share:
+    ) -> ModelShare:
         """One party's side of training, on that many threads of PyTorch."""
         need_torch("RISA")
-        from vfsl.evidence import roles
+        from vfsl.evidence import roles as sides
 
-        side = roles.Side(
+        side = sides.Side(
             part,
             recipe_for(self.encoder, channel.me),
-            self._course(role.label_holder),
+            self._course(roles.label_holder),
             rng,
             self.own_labels,
             (self.checkpoints or {}).get(channel.me),
             self.checkpoint_every,
         )
         with using_threads(threads):
-            if channel.me == role.label_holder:
-                return roles.train_label_holder(channel, side, role, self.on_event)
-            return roles.train_feature_holder(channel, side, role)
+            if channel.me == roles.label_holder:
+                return sides.train_label_holder(channel, side, roles, self.on_event)
+            return sides.train_feature_holder(channel, side, roles)
 
     def score_rows(
         self,
         channel: Channel,
         part: WholePart,
-        share: Share,
+        share: ModelShare,
         *,
-        role: Roles,
+        roles: Roles,
         offline: Sequence[str] = (),
     ) -> Array | None:
         """One party's side of prediction: beliefs and uncertainty, only at the label holder."""
         need_torch("RISA")
-        from vfsl.evidence import roles
+        from vfsl.evidence import roles as sides
 
-        settings = self._course(role.label_holder)
+        settings = self._course(roles.label_holder)
         recipe = recipe_for(self.encoder, channel.me)
-        member = roles.restored(part, recipe, settings, share)
-        if channel.me != role.label_holder:
-            roles.answer_opinions(channel, member, role)
+        member = sides.restored(part, recipe, settings, share)
+        if channel.me != roles.label_holder:
+            sides.answer_opinions(channel, member, roles)
             return None
-        asked = [party for party in role.feature_holders if party not in offline]
+        asked = [party for party in roles.feature_holders if party not in offline]
         counts = (len(part.rows), len(part.own))
-        return roles.ask_opinions(channel, member, counts, share, settings, asked)
+        return sides.ask_opinions(channel, member, counts, share, settings, asked)
 
     # ---- internals ----------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ class RISA:
                 self.score_rows,
                 part=parts[party],
                 share=self.shares_[party],
-                role=roles,
+                roles=roles,
                 offline=tuple(offline),
             )
             for party in roles.data_holders
@@ -330,7 +330,7 @@ class RISA:
         chances = probability(opinion) if switches.evidential else opinion.belief
         return np.asarray(chances), np.asarray(opinion.uncertainty)
 
-    def _held(self) -> Share:
+    def _held(self) -> ModelShare:
         if not hasattr(self, "shares_"):
             raise ConfigError("RISA is not fitted yet: call fit first.")
         return self.shares_[self.label_[0]]

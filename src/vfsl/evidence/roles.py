@@ -12,7 +12,7 @@ import numpy as np
 
 from vfsl.channel import Channel, expect_integer
 from vfsl.errors import ConfigError, ProtocolError, StoreError
-from vfsl.estimators.base import Roles, Share
+from vfsl.estimators.base import ModelShare, Roles
 from vfsl.evidence import protocol
 from vfsl.evidence.columns import KINDS, Columns, columns_from
 from vfsl.evidence.course import STAGES, Learned, Settings, Tell, run_course, stage_objective
@@ -50,21 +50,21 @@ class Side:
     checkpoint_every: int = 5
 
 
-def train_label_holder(channel: Channel, side: Side, role: Roles, tell: Tell | None) -> Share:
+def train_label_holder(channel: Channel, side: Side, roles: Roles, tell: Tell | None) -> ModelShare:
     """Lead the course and keep the label holder's share."""
     channel = channel.within(MODEL, protocol.DISCLOSURES)
-    check_overlap(role.data_holders, len(side.part.rows))
+    check_overlap(roles.data_holders, len(side.part.rows))
     classes, labels = _labels(channel.me, side)
-    presence = {p: _presence(channel.receive(p, "presence"), p) for p in role.feature_holders}
+    presence = {p: _presence(channel.receive(p, "presence"), p) for p in roles.feature_holders}
     own = {channel.me: len(side.part.own)} | {p: rows for p, (rows, _) in presence.items()}
-    universe = Universe(role.data_holders, len(side.part.rows), own)
+    universe = Universe(roles.data_holders, len(side.part.rows), own)
     columns, members = _members(channel.me, side, len(classes))
     folder = _folder(side, channel.me)
     resume = 0
     if folder is not None:
         common = set(folder.epochs()).intersection(*(kept for _, kept in presence.values()))
         resume = max(common, default=0)
-    for party in role.feature_holders:
+    for party in roles.feature_holders:
         channel.send(party, "terms", {"classes": len(classes), "resume": resume})
     keeper = None
     if folder is not None:
@@ -73,13 +73,13 @@ def train_label_holder(channel: Channel, side: Side, role: Roles, tell: Tell | N
         keeper = Keeper(
             folder,
             members["evidence"].to_arrays,
-            lambda epoch: protocol.keep(channel, role.feature_holders, epoch),
+            lambda epoch: protocol.keep(channel, roles.feature_holders, epoch),
             side.checkpoint_every,
             resume,
         )
     peers = {
         stage: {channel.me: Local(members[stage])}
-        | {p: protocol.Remote(channel, p, stage, len(classes)) for p in role.feature_holders}
+        | {p: protocol.Remote(channel, p, stage, len(classes)) for p in roles.feature_holders}
         for stage in STAGES
     }
     all_labels = np.full(universe.total, UNKNOWN, dtype=np.int64)
@@ -88,7 +88,7 @@ def train_label_holder(channel: Channel, side: Side, role: Roles, tell: Tell | N
         peers, universe, all_labels, len(classes), side.settings, side.rng, keeper, tell
     )
     fills = _fills(peers["evidence"], side.settings, len(classes))
-    protocol.end(channel, role.feature_holders)
+    protocol.end(channel, roles.feature_holders)
     if folder is not None:
         folder.clear()
     state = _state(columns, members["evidence"], len(classes))
@@ -96,36 +96,36 @@ def train_label_holder(channel: Channel, side: Side, role: Roles, tell: Tell | N
     state |= _facts(classes, universe, learned, fills, removal)
     notes = tuple(learned.notes)
     reason = f"{len(learned.rounds)} epochs done"
-    return Share(channel.me, MODEL, state, tuple(learned.rounds), reason, notes)
+    return ModelShare(channel.me, MODEL, state, tuple(learned.rounds), reason, notes)
 
 
-def train_feature_holder(channel: Channel, side: Side, role: Roles) -> Share:
+def train_feature_holder(channel: Channel, side: Side, roles: Roles) -> ModelShare:
     """Answer the label holder until it is done, and keep this party's share."""
     channel = channel.within(MODEL, protocol.DISCLOSURES)
     folder = _folder(side, channel.me)
     kept = [] if folder is None else folder.epochs()
-    channel.send(role.label_holder, "presence", {"own rows": len(side.part.own), "kept": kept})
-    terms = channel.receive(role.label_holder, "terms")
+    channel.send(roles.label_holder, "presence", {"own rows": len(side.part.own), "kept": kept})
+    terms = channel.receive(roles.label_holder, "terms")
     classes = expect_integer(
-        terms.get("classes"), sender=role.label_holder, name="terms", low=2, high=_MOST_CLASSES
+        terms.get("classes"), sender=roles.label_holder, name="terms", low=2, high=_MOST_CLASSES
     )
     resume = expect_integer(
-        terms.get("resume"), sender=role.label_holder, name="terms", low=0, high=1 << 40
+        terms.get("resume"), sender=roles.label_holder, name="terms", low=0, high=1 << 40
     )
     columns, members = _members(channel.me, side, classes)
     if resume and folder is not None:
         members["evidence"].load_arrays(folder.load(resume))
-    protocol.serve(channel, role.label_holder, members, folder)
+    protocol.serve(channel, roles.label_holder, members, folder)
     if folder is not None:
         folder.clear()
-    return Share(channel.me, MODEL, _state(columns, members["evidence"], classes))
+    return ModelShare(channel.me, MODEL, _state(columns, members["evidence"], classes))
 
 
 def ask_opinions(
     channel: Channel,
     member: Member,
     part_rows: tuple[int, int],
-    share: Share,
+    share: ModelShare,
     settings: Settings,
     asked: Sequence[str],
 ) -> Array:
@@ -156,10 +156,10 @@ def ask_opinions(
     return np.column_stack([fused.belief, fused.uncertainty])
 
 
-def answer_opinions(channel: Channel, member: Member, role: Roles) -> None:
+def answer_opinions(channel: Channel, member: Member, roles: Roles) -> None:
     """A passive party's prediction."""
     channel = channel.within(MODEL, protocol.DISCLOSURES)
-    protocol.serve(channel, role.label_holder, {"evidence": member})
+    protocol.serve(channel, roles.label_holder, {"evidence": member})
 
 
 def fuse_trusted(
@@ -170,7 +170,7 @@ def fuse_trusted(
     return fuse(heard, settings.switches.fusion)
 
 
-def restored(part: WholePart, recipe: Recipe, settings: Settings, share: Share) -> Member:
+def restored(part: WholePart, recipe: Recipe, settings: Settings, share: ModelShare) -> Member:
     """The trained network of a share, over the rows of a part."""
     try:
         columns = columns_from(share.state["columns"])

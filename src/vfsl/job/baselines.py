@@ -71,9 +71,9 @@ def _trees(
     me = table.party
     roles = Roles(me, (), f"no key beside {me}", "plain")
     values = target.astype(np.float64) if classes is None else target.astype(object)
-    learn = partial(model.train, part=Part(table, train, values), role=roles, rng=rng)
+    learn = partial(model.train, part=Part(table, train, values), roles=roles, rng=rng)
     share = run_together({me: learn})[me]
-    ask = partial(model.score, part=Part(table, test), share=share, role=roles)
+    ask = partial(model.score_rows, part=Part(table, test), share=share, roles=roles)
     scores = np.asarray(run_together({me: ask})[me])
     if classes is None:
         return scores[:, 0]

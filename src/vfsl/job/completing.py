@@ -13,7 +13,7 @@ import pandas as pd
 
 from vfsl import store
 from vfsl.align import RowPlan, RowShare
-from vfsl.channel import Role
+from vfsl.channel import Player
 from vfsl.completion.completed import Completion, whole_table
 from vfsl.completion.recommend import Advice
 from vfsl.completion.weights import NAME, hear_confidence, row_weights, tell_confidence
@@ -150,7 +150,7 @@ def completed_rows(work: Work, number: int) -> tuple[Federation, Array]:
 
 
 def _told_confidence(fed: Federation, step: CompleteStep, confidence: Array, rows: int) -> Array:
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         step.missing: partial(tell_confidence, given=step.given, confidence=confidence),
         step.given: partial(hear_confidence, missing=step.missing, rows=rows),
     }

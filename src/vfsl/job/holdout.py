@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vfsl.align import RowPlan
-from vfsl.channel import Channel, Role, expect_array
+from vfsl.channel import Channel, Player, expect_array
 from vfsl.data import PartyTable
 from vfsl.errors import DataError
 from vfsl.federation import Federation
@@ -76,7 +76,7 @@ def hold_out(fed: Federation, share: float | None, marked: Marked | None) -> Arr
             )
         mine = marked.rows[plan[marked.party].overlap]
         others = [party for party in plan.parties if party != marked.party]
-        roles: dict[str, Role] = {
+        roles: dict[str, Player] = {
             marked.party: partial(_tell, others=others, mine=mine),
             **{party: partial(_hear, marking=marked.party, rows=len(mine)) for party in others},
         }

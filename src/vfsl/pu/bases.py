@@ -15,7 +15,7 @@ from vfsl.channel import Channel
 from vfsl.crypto import scheme
 from vfsl.data import Kind
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Estimator, Part, Roles, Share
+from vfsl.estimators.base import Estimator, ModelShare, Part, Roles
 from vfsl.estimators.descent import Floats, Width
 from vfsl.estimators.exposure import Rarest, rarest_class
 from vfsl.estimators.least_squares import Program
@@ -70,20 +70,20 @@ class BagLogistic(LogisticRegression):
         channel: Channel,
         part: Part | None,
         *,
-        role: Roles,
+        roles: Roles,
         rng: np.random.Generator | None = None,
-    ) -> Share | None:
+    ) -> ModelShare | None:
         limits = {} if part is None else column_limits(part, self.cut)
         cut = None if part is None else cut_part(part, limits)
-        share = super().train(channel, cut, role=role, rng=rng)
+        share = super().train(channel, cut, roles=roles, rng=rng)
         return None if share is None else replace(share, state={**share.state, "limits": limits})
 
-    def score(
-        self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
+    def score_rows(
+        self, channel: Channel, part: Part | None, share: ModelShare | None, *, roles: Roles
     ) -> Array | None:
         if part is not None and share is not None:
             part = cut_part(part, share.state["limits"])
-        return super().score(channel, part, share, role=role)
+        return super().score_rows(channel, part, share, roles=roles)
 
     def _rarest(self, codes: Array, classes: Array, weights: Floats) -> Rarest:
         """Known positives; who stands against them in a bag is drawn anew, and hides nobody."""
@@ -164,7 +164,7 @@ def knows_training_scores(base: Base) -> bool:
     return hasattr(base, "training_scores")
 
 
-def training_scores(base: Any, share: Share) -> Floats:
+def training_scores(base: Any, share: ModelShare) -> Floats:
     return np.asarray(base.training_scores(share), dtype=np.float64)
 
 
@@ -175,7 +175,7 @@ def work_of(base: Base, feature_holders: int) -> str:
     return "linear" if feature_holders == 1 else "linear of many"
 
 
-def check_base(base: Base, role: Roles) -> None:
+def check_base(base: Base, roles: Roles) -> None:
     """Refuse what would only fail in the middle of a run, or show more than it should."""
     if knows_training_scores(base):
         return
@@ -189,10 +189,10 @@ def check_base(base: Base, role: Roles) -> None:
             "The refine parameter of a logistic base of VFPU must be 0: it would show the label "
             f"holder a score of every row and bag. Got {getattr(base, 'refine', 0)!r} instead."
         )
-    if not scheme(role.scheme, role.security).elementwise:
+    if not scheme(roles.scheme, roles.security).elementwise:
         raise ConfigError(
             f"A linear base of VFPU needs a scheme with element-wise products, which "
-            f"{role.scheme!r} has not; use scheme 'auto' or 'paillier'."
+            f"{roles.scheme!r} has not; use scheme 'auto' or 'paillier'."
         )
 
 
@@ -211,7 +211,7 @@ def mean_logits(base: Base, scores: Floats, voters: Booleans) -> Floats:
     return mean_as_logit(base, mean_votes(votes(base, scores), voters))
 
 
-def first_models(share: Share, count: int) -> Share:
+def first_models(share: ModelShare, count: int) -> ModelShare:
     """A linear share with one model: the mean of the first ones, whose score is their mean."""
     weights = np.asarray(share.state["weights"], dtype=np.float64)
     weights = weights.reshape(-1, share.state["models"])[:, :count].mean(axis=1, keepdims=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vfsl.errors import DataError
-from vfsl.estimators.base import Part, Share
+from vfsl.estimators.base import ModelShare, Part
 from vfsl.estimators.descent import Floats, Integers
 from vfsl.pu import bias, stopping
 from vfsl.pu.bags import Batch, Booleans, make_batch, mean_of_sums, on_scale_of
@@ -55,7 +55,7 @@ class Ranking:
 
     unlabelled: Floats  # (rows,), NaN for rows that are not
     positive: Floats  # (known positives,)
-    shares: list[Share]
+    shares: list[ModelShare]
     scores: list[Floats] | None = None  # of all rows by each share's models, where trees show them
 
 
@@ -80,7 +80,7 @@ class Outcome:
     """The end of the loop at the label holder."""
 
     found: Found
-    shares: list[Share]
+    shares: list[ModelShare]
     models: int
     prior: Prior
     calibration: Calibration

@@ -23,7 +23,7 @@ from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode
 from vfsl.data import Encoder
 from vfsl.errors import ProtocolError
-from vfsl.estimators.base import Part, Roles, Share
+from vfsl.estimators.base import ModelShare, Part, Roles
 from vfsl.estimators.descent import Floats, Integers
 from vfsl.estimators.exchange import (
     announced,
@@ -61,7 +61,7 @@ def sum_key_holder(channel: Channel, roles: Roles) -> None:
     channel.send(roles.label_holder, "opened sum", holder.open("sum", request))
 
 
-def sum_feature_holder(channel: Channel, part: Part, share: Share, roles: Roles) -> None:
+def sum_feature_holder(channel: Channel, part: Part, share: ModelShare, roles: Roles) -> None:
     key = receive_key(channel, roles)
     scores = fine_scores(own_scores(part, share))
     arrays = [key.encrypt(column, bound=_BOUND) for column in scores.T]
@@ -70,7 +70,7 @@ def sum_feature_holder(channel: Channel, part: Part, share: Share, roles: Roles)
 
 
 def sum_label_holder(
-    channel: Channel, part: Part, share: Share, voters: Booleans, roles: Roles
+    channel: Channel, part: Part, share: ModelShare, voters: Booleans, roles: Roles
 ) -> Floats:
     """For each row the sum of its voters' total scores."""
     key = receive_key(channel, roles)
@@ -88,7 +88,7 @@ def sum_label_holder(
     return decode(mask.remove(channel.receive(roles.key_holder, "opened sum")), SCORE_BITS)
 
 
-def own_scores(part: Part, share: Share, constant: bool = False) -> Floats:
+def own_scores(part: Part, share: ModelShare, constant: bool = False) -> Floats:
     """A party's summand of the scores of a linear share, (rows, models)."""
     part = cut_part(part, share.state.get("limits", {}))
     encoder = Encoder.from_dict(share.state["encoder"])

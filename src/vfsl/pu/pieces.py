@@ -19,7 +19,7 @@ import numpy as np
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.estimators.base import Part, Roles, Share
+from vfsl.estimators.base import ModelShare, Part, Roles
 from vfsl.estimators.descent import Floats, Integers
 from vfsl.pu import oob_mean
 from vfsl.pu.bags import Booleans
@@ -65,7 +65,7 @@ class Done:
     (of listed rows those that train or are to be scored).
     """
 
-    share: Share
+    share: ModelShare
     sums: Floats | None = None
     scores: Floats | None = None
 
@@ -78,21 +78,21 @@ class Leader:
         channel: Channel,
         base: Base,
         part: Part,
-        role: Roles,
+        roles: Roles,
         rng: np.random.Generator,
         kept: Checkpoints | None,
     ) -> None:
-        self._channel, self._base, self._part, self._role = channel, base, part, role
+        self._channel, self._base, self._part, self._roles = channel, base, part, roles
         self._random = draw_by_number(rng)
         self._kept = kept
         self.number = 0
-        others = [channel.receive(party, "finished") for party in role.feature_holders]
+        others = [channel.receive(party, "finished") for party in roles.feature_holders]
         counts = [
             expect_integer(count, sender=party, name="finished", low=0, high=_MOST)
-            for party, count in zip(role.feature_holders, others, strict=True)
+            for party, count in zip(roles.feature_holders, others, strict=True)
         ]
         self._resume = min(_count(kept), *counts)
-        for party in (*role.feature_holders, role.key_holder):
+        for party in (*roles.feature_holders, roles.key_holder):
             channel.send(party, "resume", self._resume)
 
     def run(self, task: Task, listed: bool = False) -> Done:
@@ -102,7 +102,7 @@ class Leader:
         if number < self._resume and self._kept is not None:
             return self._restored(self._kept.load(name))
         here = self._channel.within(name)
-        for party in (*self._role.feature_holders, self._role.key_holder):
+        for party in (*self._roles.feature_holders, self._roles.key_holder):
             here.send(party, "work", LISTED if listed else ALL)
         rng = self._random(number)
         done = self._listed(here, task, rng) if listed else self._together(here, task, rng)
@@ -113,39 +113,39 @@ class Leader:
 
     def end(self, pieces: list[int], models: int) -> None:
         """Tell the others which pieces, and how many models of each, make up the result."""
-        for party in (*self._role.feature_holders, self._role.key_holder):
+        for party in (*self._roles.feature_holders, self._roles.key_holder):
             self._channel.within(_name(self.number)).send(party, "work", END)
-        for party in self._role.feature_holders:
+        for party in self._roles.feature_holders:
             content = {"pieces": np.array(pieces, dtype=np.int64), "models": models}
             self._channel.send(party, "result", content)
 
     def _together(self, channel: Channel, task: Task, rng: np.random.Generator) -> Done:
         part = replace(self._part, target=task.target, weights=task.weights)
-        share = _trained(self._base.train(channel, part, role=self._role, rng=rng))
+        share = _trained(self._base.train(channel, part, roles=self._roles, rng=rng))
         if knows_training_scores(self._base):
             return Done(share, scores=training_scores(self._base, share))
         here = channel.within("out of bag", oob_mean.DISCLOSURES)
-        return Done(share, oob_mean.sum_label_holder(here, part, share, task.voters, self._role))
+        return Done(share, oob_mean.sum_label_holder(here, part, share, task.voters, self._roles))
 
     def _listed(self, channel: Channel, task: Task, rng: np.random.Generator) -> Done:
         """One model as the seed has it: the row lists of P, N and O go to the feature holders."""
         counts, voters = task.weights[:, 0] > 0, task.voters[:, 0]
         lists = (counts & (task.target == 1), counts & (task.target == 0), voters)
         rows = [np.flatnonzero(one) for one in lists]
-        for party in self._role.feature_holders:
+        for party in self._roles.feature_holders:
             for name, numbers in zip(_LISTS, rows, strict=True):
                 channel.send(party, name, numbers)
         train = np.union1d(rows[0], rows[1])
         part = Part(
             self._part.table, self._part.rows[train], task.target[train], task.weights[train]
         )
-        share = _trained(self._base.train(channel, part, role=self._role, rng=rng))
+        share = _trained(self._base.train(channel, part, roles=self._roles, rng=rng))
         scores = np.zeros((len(voters), 1))
         if knows_training_scores(self._base):
             scores[train] = training_scores(self._base, share)
         asked = _asked(self._base, train, rows[2])
         scored = Part(self._part.table, self._part.rows[asked])
-        scores[asked] = self._base.score(channel, scored, share, role=self._role)
+        scores[asked] = self._base.score_rows(channel, scored, share, roles=self._roles)
         return Done(share, scores=scores)
 
     def _restored(self, content: dict[str, Any]) -> Done:
@@ -153,27 +153,27 @@ class Leader:
             None if content[name] is None else np.asarray(content[name], dtype=np.float64)
             for name in ("sums", "scores")
         )
-        return Done(Share.from_dict(content["share"]), sums, scores)
+        return Done(ModelShare.from_dict(content["share"]), sums, scores)
 
 
 def follow(
     channel: Channel,
     base: Base,
     part: Part | None,
-    role: Roles,
+    roles: Roles,
     rng: np.random.Generator,
     kept: Checkpoints | None,
-) -> tuple[list[Share], int]:
+) -> tuple[list[ModelShare], int]:
     """A feature holder's or key holder's side of all pieces: its shares of the result.
 
     Returns
     -------
-    shares : list of Share
+    shares : list of ModelShare
         Of the pieces that make up the result; empty at the key holder.
     models : int
         How many models of each count; 0 at the key holder.
     """
-    leader, holds_key = role.label_holder, channel.me == role.key_holder
+    leader, holds_key = roles.label_holder, channel.me == roles.key_holder
     if not holds_key:
         channel.send(leader, "finished", _count(kept))
     number = expect_integer(
@@ -188,7 +188,7 @@ def follow(
             break
         if order not in (ALL, LISTED):
             raise ProtocolError(f"Party {leader!r} ordered unknown work {order!r:.60}.", leader)
-        share = _follow_piece(here, base, part, role, random(number), order == LISTED)
+        share = _follow_piece(here, base, part, roles, random(number), order == LISTED)
         if share is not None:
             shares.append(share)
             if kept is not None:
@@ -206,13 +206,13 @@ def _follow_piece(
     channel: Channel,
     base: Base,
     part: Part | None,
-    role: Roles,
+    roles: Roles,
     rng: np.random.Generator,
     listed: bool,
-) -> Share | None:
+) -> ModelShare | None:
     trained, scored = part, part
     if listed and part is not None:
-        leader = role.label_holder
+        leader = roles.label_holder
         came = [channel.receive(leader, name) for name in _LISTS]
         lists = [
             _rows(value, leader, name, len(part.rows))
@@ -221,15 +221,15 @@ def _follow_piece(
         train = np.union1d(lists[0], lists[1])
         trained = replace(part, rows=part.rows[train])
         scored = replace(part, rows=part.rows[_asked(base, train, lists[2])])
-    share = base.train(channel, trained, role=role, rng=rng)
+    share = base.train(channel, trained, roles=roles, rng=rng)
     if listed:
-        base.score(channel, scored, share, role=role)
+        base.score_rows(channel, scored, share, roles=roles)
     elif not knows_training_scores(base):
         here = channel.within("out of bag", oob_mean.DISCLOSURES)
         if part is None or share is None:
-            oob_mean.sum_key_holder(here, role)
+            oob_mean.sum_key_holder(here, roles)
         else:
-            oob_mean.sum_feature_holder(here, part, share, role)
+            oob_mean.sum_feature_holder(here, part, share, roles)
     return share
 
 
@@ -257,15 +257,15 @@ def _count(kept: Checkpoints | None) -> int:
     return count
 
 
-def _kept_share(kept: Checkpoints, number: int) -> Share:
-    return Share.from_dict(kept.load(_name(number))["share"])
+def _kept_share(kept: Checkpoints, number: int) -> ModelShare:
+    return ModelShare.from_dict(kept.load(_name(number))["share"])
 
 
 def _listed_values(values: Floats | None) -> list[Any] | None:
     return None if values is None else values.tolist()
 
 
-def _trained(share: Share | None) -> Share:
+def _trained(share: ModelShare | None) -> ModelShare:
     if share is None:
         raise ConfigError("The base of VFPU gave the label holder no share of the model.")
     return share

@@ -25,7 +25,7 @@ from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Part, Roles, Share, places_in_training, scores_with_kept
+from vfsl.estimators.base import ModelShare, Part, Roles, places_in_training, scores_with_kept
 from vfsl.estimators.seen import Seen
 from vfsl.pu.bases import (
     BagLogistic,
@@ -109,7 +109,7 @@ class VFPU:
     columns_ : DataFrame
         How known positives differ from unlabelled rows of the same score, by column of the label
         holder.
-    shares_ : dict of Share
+    shares_ : dict of ModelShare
         Each party's part of the model.
     """
 
@@ -167,7 +167,7 @@ class VFPU:
             party: partial(
                 self.train,
                 part=marked if party == label_holder else parts.get(party),
-                role=roles,
+                roles=roles,
                 rng=fed.private_rng(party, "vfpu"),
                 kept=kept.get(party),
                 on_event=on_event if party == label_holder else None,
@@ -178,7 +178,7 @@ class VFPU:
         for keeper in kept.values():
             if keeper is not None:
                 keeper.clear()
-        self.shares_: dict[str, Share] = {
+        self.shares_: dict[str, ModelShare] = {
             party: share for party, share in shares.items() if share is not None
         }
         self.label_holder_, self.positive_holder_ = label_holder, positives
@@ -215,7 +215,7 @@ class VFPU:
         parts = {party: Part(part.table, part.rows[new]) for party, part in parts.items()}
         jobs = {
             party: partial(
-                self.score, part=parts.get(party), share=self.shares_.get(party), role=roles
+                self.score_rows, part=parts.get(party), share=self.shares_.get(party), roles=roles
             )
             for party in (roles.everyone if new.any() or held.scores is None else ())
         }
@@ -273,41 +273,41 @@ class VFPU:
         channel: Channel,
         part: Part | None,
         *,
-        role: Roles,
+        roles: Roles,
         rng: np.random.Generator | None = None,
         kept: Checkpoints | None = None,
         on_event: OnProgress | None = None,
-    ) -> Share | None:
+    ) -> ModelShare | None:
         """One party's side; the label holder's part has the marks as target.
 
         ``kept`` is where this party keeps finished pieces, to go on from after a failure.
         """
         settings, base = self._settings(), self._base()
-        check_base(base, role)
+        check_base(base, roles)
         channel = channel.within(self.name, DISCLOSURES)
         rng = np.random.default_rng() if rng is None else rng
-        if channel.me != role.key_holder and part is None:
+        if channel.me != roles.key_holder and part is None:
             raise ConfigError(f"Party {channel.me!r} needs a part of the data to learn from.")
-        if channel.me == role.label_holder and part is not None:
-            return self._lead(channel, base, part, role, settings, rng, kept, on_event)
-        shares, models = follow(channel, base, part, role, rng, kept)
-        if channel.me == role.key_holder:
+        if channel.me == roles.label_holder and part is not None:
+            return self._lead(channel, base, part, roles, settings, rng, kept, on_event)
+        shares, models = follow(channel, base, part, roles, rng, kept)
+        if channel.me == roles.key_holder:
             return None
         members = [share.to_dict() for share in shares]
         seen = None if part is None else Seen.of(part.table, part.rows)
-        return Share(channel.me, self.name, {"members": members, "models": models}, seen=seen)
+        return ModelShare(channel.me, self.name, {"members": members, "models": models}, seen=seen)
 
-    def score(
-        self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
+    def score_rows(
+        self, channel: Channel, part: Part | None, share: ModelShare | None, *, roles: Roles
     ) -> Array | None:
         """One party's side of prediction: probabilities (rows, 1), only at the label holder."""
         base = self._base()
         settings = self._settings()
         channel = channel.within(self.name)
-        members: list[Share | None] = [None] * (settings.rounds if settings.listed else 1)
+        members: list[ModelShare | None] = [None] * (settings.rounds if settings.listed else 1)
         models = 0
         if share is not None:
-            members = [Share.from_dict(member) for member in share.state["members"]]
+            members = [ModelShare.from_dict(member) for member in share.state["members"]]
             models = share.state["models"]
         answers = []
         for number, member in enumerate(members):
@@ -315,10 +315,10 @@ class VFPU:
             own = member
             if own is not None and not knows_training_scores(base):
                 own = first_models(own, models)
-            answer = base.score(here, part, own, role=role)
+            answer = base.score_rows(here, part, own, roles=roles)
             if answer is not None:
                 answers.append(np.asarray(answer)[:, :models])
-        if channel.me != role.label_holder or share is None:
+        if channel.me != roles.label_holder or share is None:
             return None
         return _chances(base, answers, Calibration.from_dict(share.state["calibration"]))
 
@@ -329,19 +329,19 @@ class VFPU:
         channel: Channel,
         base: Base,
         part: Part,
-        role: Roles,
+        roles: Roles,
         settings: Settings,
         rng: np.random.Generator,
         kept: Checkpoints | None,
         on_event: OnProgress | None,
-    ) -> Share:
-        leader = Leader(channel, base, part, role, rng, kept)
+    ) -> ModelShare:
+        leader = Leader(channel, base, part, roles, rng, kept)
         outcome: Outcome = search(leader, base, part, settings, rng, on_event)
         scores = seen = None
         if outcome.scores:
             scores = _chances(base, outcome.scores, outcome.calibration)
             seen = Seen.of(part.table, part.rows)
-        return Share(
+        return ModelShare(
             channel.me,
             self.name,
             outcome.state(),
@@ -352,7 +352,7 @@ class VFPU:
             seen=seen,
         )
 
-    def _take_in(self, share: Share, fed: Marked) -> None:
+    def _take_in(self, share: ModelShare, fed: Marked) -> None:
         """The label holder's results as attributes, by its ids."""
         state, holder = share.state, share.party
         ids = fed.tables[holder].ids[fed.share(holder).overlap]

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vfsl.channel import Channel, Role
+from vfsl.channel import Channel, Player
 from vfsl.errors import (
     ChannelError,
     DataError,
@@ -48,7 +48,7 @@ class Runner(Protocol):
 
     def __call__(
         self,
-        roles: Mapping[str, Role],
+        roles: Mapping[str, Player],
         *,
         timeout: float | None = None,
         max_bytes: int | None = None,
@@ -123,7 +123,7 @@ def _receive_all(count: int, name: str, sender: str, channel: Channel) -> list[A
 
 def keeps_order(run: Runner) -> None:
     """Messages of one sender arrive in the order in which they were sent."""
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         "A": partial(_send_all, list(range(200)), "number", "B"),
         "B": partial(_receive_all, 200, "number", "A"),
     }
@@ -133,7 +133,7 @@ def keeps_order(run: Runner) -> None:
 def carries_every_type(run: Runner) -> None:
     """Every allowed value arrives equal and of its own type; arrays arrive read-only."""
     samples = _samples()
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         "A": partial(_send_all, samples, "anything", "B"),
         "B": partial(_receive_and_try_writing, len(samples)),
     }
@@ -151,7 +151,7 @@ def _receive_and_try_writing(count: int, channel: Channel) -> list[Any]:
 
 def copies_what_it_sends(run: Runner) -> None:
     """What the sender does to an array afterwards does not reach the receiver."""
-    roles: dict[str, Role] = {"A": _send_then_change, "B": partial(_receive_all, 1, "array", "A")}
+    roles: dict[str, Player] = {"A": _send_then_change, "B": partial(_receive_all, 1, "array", "A")}
     _require(_same(run(roles)["B"][0], np.arange(5)), "The receiver saw a later change.")
 
 
@@ -163,9 +163,9 @@ def _send_then_change(channel: Channel) -> None:
 
 def nests_scopes(run: Runner) -> None:
     """The same name in two scopes is two messages."""
-    roles: dict[str, Role] = {"A": _send_in_scopes, "B": _receive_in_scopes}
+    roles: dict[str, Player] = {"A": _send_in_scopes, "B": _receive_in_scopes}
     _require(run(roles)["B"] == [1, 2], "Scopes collide.")
-    wrong: dict[str, Role] = {"A": _send_in_scopes, "B": partial(_receive_all, 1, "number", "A")}
+    wrong: dict[str, Player] = {"A": _send_in_scopes, "B": partial(_receive_all, 1, "number", "A")}
     _expect_error(NameMismatch, "A", partial(run, wrong), "bag 0/round 1/number")
 
 
@@ -182,7 +182,7 @@ def _receive_in_scopes(channel: Channel) -> list[Any]:
 
 def reports_another_name(run: Runner) -> None:
     """A message with another name than the one waited for is an error that quotes both."""
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         "A": partial(_send_all, [1], "number", "B"),
         "B": partial(_receive_all, 1, "anything", "A"),
     }
@@ -193,7 +193,7 @@ def reports_another_name(run: Runner) -> None:
 
 def refuses_undeclared_names(run: Runner) -> None:
     """A name that the protocol did not declare cannot be sent, nor waited for."""
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         "A": partial(_send_all, [1], "gossip", "B"),
         "B": partial(_receive_all, 1, "number", "A"),
     }
@@ -207,7 +207,7 @@ def refuses_undeclared_names(run: Runner) -> None:
 
 def refuses_other_types(run: Runner) -> None:
     """A raw array cannot go where a ciphertext is declared."""
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         "A": partial(_send_all, [np.arange(3)], "secret", "B"),
         "B": partial(_receive_all, 1, "secret", "A"),
     }
@@ -217,7 +217,7 @@ def refuses_other_types(run: Runner) -> None:
 def refuses_foreign_values(run: Runner) -> None:
     """Objects, text arrays, sets and non-text keys do not cross a channel."""
     for value in (np.array([object()]), np.array(["x"]), {1, 2}, {1: 2}, 1j, "\ud800"):
-        roles: dict[str, Role] = {
+        roles: dict[str, Player] = {
             "A": partial(_send_all, [value], "anything", "B"),
             "B": partial(_receive_all, 1, "anything", "A"),
         }
@@ -226,7 +226,7 @@ def refuses_foreign_values(run: Runner) -> None:
 
 def refuses_oversized_messages(run: Runner) -> None:
     """A message over the limit is refused before it is sent."""
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         "A": partial(_send_all, [np.zeros(2000)], "array", "B"),
         "B": partial(_receive_all, 1, "array", "A"),
     }
@@ -235,7 +235,7 @@ def refuses_oversized_messages(run: Runner) -> None:
 
 def refuses_unknown_peers(run: Runner) -> None:
     """A party that is not part of the run cannot be addressed."""
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         "A": partial(_send_all, [1], "number", "Z"),
         "B": partial(_receive_all, 1, "number", "A"),
     }
@@ -244,7 +244,7 @@ def refuses_unknown_peers(run: Runner) -> None:
 
 def reports_a_closed_peer(run: Runner) -> None:
     """Waiting for a party that has ended is an error that names it, after its last message."""
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         "A": partial(_send_all, [1, 2], "number", "B"),
         "B": partial(_receive_all, 3, "number", "A"),
     }
@@ -253,7 +253,7 @@ def reports_a_closed_peer(run: Runner) -> None:
 
 def reports_unread_messages(run: Runner) -> None:
     """A message that nobody received is an error: the roles do not fit each other."""
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         "A": partial(_send_all, [1, 2], "number", "B"),
         "B": partial(_receive_all, 1, "number", "A"),
     }
@@ -264,7 +264,7 @@ def reports_unread_messages(run: Runner) -> None:
 def reports_a_failed_peer(run: Runner) -> None:
     """A failure reaches every other party with the name of the one that failed, not its text."""
     with tempfile.TemporaryDirectory() as folder:
-        roles: dict[str, Role] = {
+        roles: dict[str, Player] = {
             "A": _fail,
             "B": partial(_note_failure, folder, "A"),
             "C": partial(_note_failure, folder, "B"),
@@ -295,14 +295,17 @@ def _note_failure(folder: str, sender: str, channel: Channel) -> None:
 
 def reports_a_deadlock(run: Runner) -> None:
     """Parties that wait for each other are told so, even while another one is busy."""
-    ring: dict[str, Role] = {
+    ring: dict[str, Player] = {
         "A": partial(_receive_all, 1, "number", "B"),
         "B": partial(_receive_all, 1, "number", "C"),
         "C": partial(_receive_all, 1, "number", "A"),
         "D": partial(_sleep, 3.0),
     }
     _expect_error(Deadlock, None, partial(run, ring), "'A'", "'B'", "'C'")
-    pair: dict[str, Role] = {"A": partial(_talk_then_wait, "B"), "B": partial(_talk_then_wait, "A")}
+    pair: dict[str, Player] = {
+        "A": partial(_talk_then_wait, "B"),
+        "B": partial(_talk_then_wait, "A"),
+    }
     _expect_error(Deadlock, None, partial(run, pair))
 
 
@@ -320,7 +323,7 @@ def _talk_then_wait(peer: str, channel: Channel) -> None:
 
 def keeps_deadlines(run: Runner) -> None:
     """A message that does not come in time is an error that names the sender."""
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         "A": partial(_sleep, 1.5),
         "B": partial(_receive_all, 1, "number", "A"),
     }
@@ -329,7 +332,7 @@ def keeps_deadlines(run: Runner) -> None:
 
 def both_send_large_then_receive(run: Runner) -> None:
     """Two parties can send 50 MB to each other before either receives."""
-    roles: dict[str, Role] = {
+    roles: dict[str, Player] = {
         "A": partial(_exchange_large, "B"),
         "B": partial(_exchange_large, "A"),
     }
@@ -346,7 +349,7 @@ def _exchange_large(peer: str, channel: Channel) -> bool:
 
 def carries_many_small_messages(run: Runner) -> None:
     """Ten thousand messages back and forth."""
-    roles: dict[str, Role] = {"A": partial(_count, "B", True), "B": partial(_count, "A", False)}
+    roles: dict[str, Player] = {"A": partial(_count, "B", True), "B": partial(_count, "A", False)}
     _require(run(roles)["B"] == 9999, "Messages were lost.")
 
 

@@ -15,7 +15,7 @@ from vfsl.channel import Channel, Transcript, run_together
 from vfsl.data import PartyTable
 from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Part, Roles, Rows, Share, StepReport
+from vfsl.estimators.base import ModelShare, Part, Roles, Rows, StepReport
 from vfsl.values import Array
 
 # Writes a fitted model into a folder, and reads it back.
@@ -196,5 +196,5 @@ class EstimatorCase:
         return self.answer(self.fitted, self.trial())
 
     def shares(self, model: Any) -> dict[str, dict[str, Any]]:
-        shares: dict[str, Share] = model.shares_
+        shares: dict[str, ModelShare] = model.shares_
         return {party: share.to_dict() for party, share in shares.items()}

@@ -307,8 +307,8 @@ def test_a_part_and_a_generator_are_needed():
 
 
 class _Seedless(XGB):
-    def train(self, channel, part, *, role, rng=None):
-        return super().train(channel, part, role=role, rng=None)
+    def train(self, channel, part, *, roles, rng=None):
+        return super().train(channel, part, roles=roles, rng=None)
 
 
 # ---- dying and going on ----

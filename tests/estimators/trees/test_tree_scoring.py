@@ -51,9 +51,9 @@ def random_forest(rng, trees, splits):
     return made, rules
 
 
-def scoring(role, **known):
+def scoring(play, **known):
     """A role that speaks as scoring does."""
-    return lambda channel: role(channel.within("score", DISCLOSURES), bins=BINS, **known)
+    return lambda channel: play(channel.within("score", DISCLOSURES), bins=BINS, **known)
 
 
 def run(codes, trees, rules, **how):
@@ -273,7 +273,7 @@ def score_with(meddling, change, rows=100):
 
     def job(channel, party):
         on = Meddler(channel, partial(change, shares)) if party == meddling else channel
-        return model.score(on, parts[party], shares[party], role=PLAIN)
+        return model.score_rows(on, parts[party], shares[party], roles=PLAIN)
 
     return run_together({party: partial(job, party=party) for party in PLAIN.data_holders})
 
@@ -318,8 +318,8 @@ def answer(questions, rules=None, rows=8):
             channel.receive("B", "sides")
 
     codes = np.zeros((rows, 2), dtype=np.uint8)
-    role = scoring(answer_sides, roles=PLAIN, codes=codes, rules=rules)
-    return run_together({"C": scoring(ask), "B": role})
+    roles = scoring(answer_sides, roles=PLAIN, codes=codes, rules=rules)
+    return run_together({"C": scoring(ask), "B": roles})
 
 
 def question(nodes, more, rows=8):

@@ -76,7 +76,7 @@ def train(model, parts, roles=PLAIN, seed=0, **how):
         present = roles.everyone
     jobs = {
         party: partial(
-            model.train, part=parts.get(party), role=roles, rng=np.random.default_rng(seed)
+            model.train, part=parts.get(party), roles=roles, rng=np.random.default_rng(seed)
         )
         for party in present
     }
@@ -85,7 +85,7 @@ def train(model, parts, roles=PLAIN, seed=0, **how):
 
 def scores(model, parts, shares, roles=PLAIN, **how):
     jobs = {
-        party: partial(model.score, part=parts[party], share=shares[party], role=roles)
+        party: partial(model.score_rows, part=parts[party], share=shares[party], roles=roles)
         for party in roles.data_holders
     }
     return run_together(jobs, **how)[roles.label_holder]
@@ -151,6 +151,6 @@ def train_with(meddling, change, model, parts, roles=PLAIN, seed=0):
 
     def job(channel, party):
         on = Meddler(channel, change) if party == meddling else channel
-        return model.train(on, parts.get(party), role=roles, rng=np.random.default_rng(seed))
+        return model.train(on, parts.get(party), roles=roles, rng=np.random.default_rng(seed))
 
     return run_together({party: partial(job, party=party) for party in roles.everyone})

@@ -91,8 +91,8 @@ class RandomForest(TreeModel):
     def _penalty(self) -> Penalty:
         return Penalty(l2=0.0, least_gain=0.0, least_weight=self.min_child_weight)
 
-    def _program(self, role: Roles) -> Program:
-        return replace(super()._program(role), columns_by_node=_share(self.columns))
+    def _program(self, roles: Roles) -> Program:
+        return replace(super()._program(roles), columns_by_node=_share(self.columns))
 
     def _check(self) -> None:
         super()._check()

@@ -41,8 +41,8 @@ class GBDT(Boosted):
     def _penalty(self) -> Penalty:
         return Penalty(l2=0.0, least_gain=0.0, least_weight=1e-3)
 
-    def _program(self, role: Roles) -> Program:
-        return replace(super()._program(role), columns_by_node=self.colsample)
+    def _program(self, roles: Roles) -> Program:
+        return replace(super()._program(roles), columns_by_node=self.colsample)
 
     def _check(self) -> None:
         super()._check()

@@ -55,8 +55,8 @@ class LGB(Boosted):
     def _penalty(self) -> Penalty:
         return Penalty(self.l2, self.gamma, self.min_child_weight)
 
-    def _program(self, role: Roles) -> Program:
-        base = super()._program(role)
+    def _program(self, roles: Roles) -> Program:
+        base = super()._program(roles)
         return replace(base, max_leaves=self.max_leaves, columns_by_tree=self.colsample)
 
     def _check(self) -> None:

@@ -17,7 +17,14 @@ from sklearn.metrics import roc_auc_score
 from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Federated, Part, Roles, Share, places_in_training, scores_with_kept
+from vfsl.estimators.base import (
+    Federated,
+    ModelShare,
+    Part,
+    Roles,
+    places_in_training,
+    scores_with_kept,
+)
 from vfsl.estimators.exchange import send_fresh_key
 from vfsl.estimators.seen import Seen
 from vfsl.estimators.trees import scoring
@@ -71,7 +78,7 @@ class TreeModel(ABC):
 
     Attributes
     ----------
-    shares_ : dict of Share by party
+    shares_ : dict of ModelShare by party
     n_rounds_ : int
     stop_reason_ : str
     classes_ : array
@@ -112,7 +119,7 @@ class TreeModel(ABC):
             party: partial(
                 self.train,
                 part=parts.get(party),
-                role=roles,
+                roles=roles,
                 rng=fed.private_rng(party, self.name),
             )
             for party in self._everyone(roles)
@@ -120,7 +127,7 @@ class TreeModel(ABC):
         settings = {"model": self.name, "label": list(label), **self._settings()}
         settings |= {"scheme": roles.scheme, "security": roles.security}
         shares, report = fed.run(f"train {self.name}", jobs, settings)
-        self.shares_: dict[str, Share] = {
+        self.shares_: dict[str, ModelShare] = {
             party: share for party, share in shares.items() if share is not None
         }
         held = self.shares_[roles.label_holder]
@@ -146,10 +153,10 @@ class TreeModel(ABC):
         asked = roles.data_holders if new.any() or held.scores is None else ()
         jobs = {
             party: partial(
-                self.score,
+                self.score_rows,
                 part=Part(parts[party].table, parts[party].rows[new]),
                 share=self.shares_[party],
-                role=roles,
+                roles=roles,
             )
             for party in asked
         }
@@ -218,7 +225,7 @@ class TreeModel(ABC):
         return readable(self.shares_[party])
 
     @staticmethod
-    def training_scores(share: Share) -> Array:
+    def training_scores(share: ModelShare) -> Array:
         """The label holder's scores of the training rows, in the bag or not, (rows, models).
 
         They need no message: all rows were followed to their leaves while the trees grew.
@@ -234,26 +241,26 @@ class TreeModel(ABC):
         channel: Channel,
         part: Part | None,
         *,
-        role: Roles,
+        roles: Roles,
         rng: np.random.Generator | None = None,
-    ) -> Share | None:
+    ) -> ModelShare | None:
         """One party's side of training; None for the key holder, who has no part."""
         self._check()
-        if self.keys == "label-holder" and role.scheme == "bfv":
+        if self.keys == "label-holder" and roles.scheme == "bfv":
             raise ConfigError(
                 "Without a key holder the scheme of trees must be 'paillier': under 'bfv' whoever "
                 "opens sums sees which bins they came from. Got 'bfv' instead."
             )
-        if self.packing in ("tree", "level") and role.scheme == "bfv":
+        if self.packing in ("tree", "level") and roles.scheme == "bfv":
             raise ConfigError(
                 f"The packing parameter of {type(self).__name__} must be 'node' or 'auto' under "
                 f"'bfv', which sums rows that lie together. Got {self.packing!r} instead."
             )
         channel = channel.within(self.name, DISCLOSURES)
-        program = self._program(role)
-        if channel.me == role.key_holder:
-            secret = send_fresh_key(channel, role)
-            open_for_label_holder(channel, role, program, secret)
+        program = self._program(roles)
+        if channel.me == roles.key_holder:
+            secret = send_fresh_key(channel, roles)
+            open_for_label_holder(channel, roles, program, secret)
             return None
         if part is None:
             raise ConfigError(f"Party {channel.me!r} needs a part of the data to train on.")
@@ -264,40 +271,40 @@ class TreeModel(ABC):
         settings = {"model": self.name, "format": FORMAT} | self._settings()
         kept = Kept(self.checkpoints, channel.me, settings, (codes, part.target, part.weights))
         mine = Columns(bins, codes, kept)
-        if channel.me != role.label_holder:
-            state = train_feature_holder(channel, role, program, mine)
-            return Share(channel.me, self.name, state, seen=seen)
+        if channel.me != roles.label_holder:
+            state = train_feature_holder(channel, roles, program, mine)
+            return ModelShare(channel.me, self.name, state, seen=seen)
         if rng is None:
             raise ConfigError(f"Party {channel.me!r} holds the label and needs an rng to train.")
         seeds = draw_seeds(kept, rng)
         fitting = self._fitting(channel.me, part, np.random.default_rng([seeds[1], 0, 0]))
-        fitted = train_label_holder(channel, role, program, mine, fitting, self._penalty(), seeds)
-        return Share(
+        fitted = train_label_holder(channel, roles, program, mine, fitting, self._penalty(), seeds)
+        return ModelShare(
             channel.me,
             self.name,
-            label_state(role, bins, fitting, fitted),
+            label_state(roles, bins, fitting, fitted),
             tuple(fitted.history),
             fitted.stop_reason,
             scores=fitted.scores if fitted.kept_scores is None else fitted.kept_scores,
             seen=seen,
         )
 
-    def score(
-        self, channel: Channel, part: Part | None, share: Share | None, *, role: Roles
+    def score_rows(
+        self, channel: Channel, part: Part | None, share: ModelShare | None, *, roles: Roles
     ) -> Array | None:
         """One party's side of prediction: the scores, only at the label holder."""
         channel = channel.within(self.name).within("score", scoring.DISCLOSURES)
-        if channel.me == role.key_holder:
+        if channel.me == roles.key_holder:
             return None
         if part is None or share is None:
             raise ConfigError(f"Party {channel.me!r} needs data and its share of the model.")
         bins = Bins.from_dict(share.state["bins"])
         codes = bins.transform(part.table.take(part.rows))
-        if channel.me != role.label_holder:
-            scoring.answer_sides(channel, role, bins, codes, rules_of(share))
+        if channel.me != roles.label_holder:
+            scoring.answer_sides(channel, roles, bins, codes, rules_of(share))
             return None
         trees = [Tree.from_dict(tree) for tree in share.state["trees"]]
-        leaf = scoring.find_leaves(channel, role, bins, codes, trees)
+        leaf = scoring.find_leaves(channel, roles, bins, codes, trees)
         start = np.asarray(share.state["start"], dtype=np.float64)
         scores = np.tile(start, (len(codes), 1))
         for at, tree in enumerate(trees):
@@ -317,8 +324,8 @@ class TreeModel(ABC):
         """Class probabilities behind scores: of the second class, or of all of several."""
         return np.asarray(expit(scores) if classes == 2 else softmax(scores, axis=-1))
 
-    def _program(self, role: Roles) -> Program:
-        packing = PACKING_FOR[role.scheme] if self.packing == "auto" else self.packing
+    def _program(self, roles: Roles) -> Program:
+        packing = PACKING_FOR[roles.scheme] if self.packing == "auto" else self.packing
         return Program(
             max_depth=self.max_depth,
             bins=self.max_bins,
@@ -398,7 +405,7 @@ class TreeModel(ABC):
                 )
 
 
-def rules_of(share: Share) -> dict[Node, Rule]:
+def rules_of(share: ModelShare) -> dict[Node, Rule]:
     """A feature holder's own splits by tree and node."""
     return {
         Node(tree, node): (column, code, missing)
@@ -406,7 +413,7 @@ def rules_of(share: Share) -> dict[Node, Rule]:
     }
 
 
-def readable(share: Share) -> list[dict[str, Any]]:
+def readable(share: ModelShare) -> list[dict[str, Any]]:
     """Own splits as sentences' worth of data: tree, node, column and what goes left."""
     bins = Bins.from_dict(share.state["bins"])
     if "rules" in share.state:

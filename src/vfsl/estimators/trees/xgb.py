@@ -47,8 +47,8 @@ class XGB(Boosted):
     def _penalty(self) -> Penalty:
         return Penalty(self.l2, self.gamma, self.min_child_weight)
 
-    def _program(self, role: Roles) -> Program:
-        return replace(super()._program(role), columns_by_tree=self.colsample)
+    def _program(self, roles: Roles) -> Program:
+        return replace(super()._program(roles), columns_by_tree=self.colsample)
 
     def _check(self) -> None:
         super()._check()
