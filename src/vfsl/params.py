@@ -1,0 +1,217 @@
+"""Parameters of methods, declared once: type, default, bounds and help stand beside each field.
+
+A method is a dataclass whose fields are made by :func:`param`. Checks, the fields of job steps, the
+options of commands, the tables of the documentation and the run record all follow from them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from vfsl.errors import ConfigError
+
+_KEY = "vfsl parameter"
+Method = TypeVar("Method", bound=type)
+
+
+@dataclass(frozen=True)
+class Param:
+    """One declared parameter.
+
+    Attributes
+    ----------
+    name : str
+    type : type
+    default : object
+    help : str
+        One or two sentences for docstrings, pages and ``--help``.
+    ge, gt, le, lt : float or None
+        Bounds: at least, above, at most, below.
+    option : bool
+        Whether job files and commands have it; parameters that take Python objects do not.
+    """
+
+    name: str
+    type: Any
+    default: Any
+    help: str
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    option: bool = True
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The allowed values, where the type lists them."""
+        return tuple(
+            value
+            for part in _parts(self.type)
+            if get_origin(part) is Literal
+            for value in get_args(part)
+        )
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """The bounds by name, as pydantic's ``Field`` takes them."""
+        named = {"ge": self.ge, "gt": self.gt, "le": self.le, "lt": self.lt}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def param(
+    default: Any,
+    help: str,
+    *,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+    option: bool = True,
+) -> Any:
+    """A field of a method's dataclass; see :class:`Param` for what the arguments mean."""
+    facts = {"help": help, "ge": ge, "gt": gt, "le": le, "lt": lt, "option": option}
+    return dataclasses.field(default=default, metadata={_KEY: facts})
+
+
+def params_of(method: type) -> dict[str, Param]:
+    """The declared parameters of a class, by name."""
+    hints = get_type_hints(method)
+    return {
+        field.name: Param(field.name, hints[field.name], field.default, **field.metadata[_KEY])
+        for field in dataclasses.fields(method)
+        if _KEY in field.metadata
+    }
+
+
+def settings_of(method: Any) -> dict[str, Any]:
+    """The values of an instance's declared parameters that job files have: for the run record."""
+    return {
+        name: getattr(method, name)
+        for name, declared in params_of(type(method)).items()
+        if declared.option
+    }
+
+
+def documented(method: Method) -> Method:
+    """Add the declared parameters to the docstring of a dataclass, before its other sections."""
+    lines = ["Parameters", "----------"]
+    for one in params_of(method).values():
+        lines += [f"{one.name} : {describe_type(one)}, default {one.default!r}", f"    {one.help}"]
+    text = inspect.cleandoc(method.__doc__ or "")
+    head, mark, tail = text.partition("\nAttributes\n")
+    method.__doc__ = "\n".join([head.rstrip(), "", *lines, ""]) + (mark + tail if mark else "")
+    return method
+
+
+def describe_type(one: Param) -> str:
+    """The type and bounds of a parameter as people write them: 'int from 1 to 30'."""
+    if one.choices:
+        others = [_type_name(part) for part in _parts(one.type) if get_origin(part) is not Literal]
+        named = [repr(value) for value in one.choices]
+        return " or ".join([", ".join(named), *(name for name in others if name != "None")])
+    names = [_type_name(part) for part in _parts(one.type) if part is not type(None)]
+    range_ = describe_bounds(one)
+    return " or ".join(dict.fromkeys(names)) + (f" {range_}" if range_ else "")
+
+
+def describe_bounds(one: Param) -> str:
+    """'from 1 to 30', 'of at least 1', 'above 0 and at most 1'; empty without bounds."""
+    if one.ge is not None and one.le is not None:
+        return f"from {one.ge:g} to {one.le:g}"
+    low = [f"of at least {one.ge:g}"] if one.ge is not None else []
+    low += [f"above {one.gt:g}"] if one.gt is not None else []
+    high = [f"at most {one.le:g}"] if one.le is not None else []
+    high += [f"below {one.lt:g}"] if one.lt is not None else []
+    return " and ".join([*low, *high])
+
+
+def check_params(method: Any, *, where: str = "") -> None:
+    """Refuse values of the wrong kind or outside their bounds, with one sentence.
+
+    Parameters
+    ----------
+    method : object
+        An instance of a dataclass with declared parameters.
+    where : str
+        What the sentence calls it; the name of its class by default.
+    """
+    where = where or type(method).__name__
+    for name, declared in params_of(type(method)).items():
+        value = getattr(method, name)
+        wanted = _mistake(declared, value)
+        if wanted is not None:
+            raise ConfigError(
+                f"The {name} parameter of {where} must be {wanted}. Got {value!r} instead."
+            )
+
+
+def _mistake(one: Param, value: Any) -> str | None:
+    """What a parameter must be, if the value is not that."""
+    parts = [part for part in _parts(one.type) if part is not type(None)]
+    if value is None and len(parts) < len(list(_parts(one.type))):
+        return None
+    if one.choices and _is_one_of(value, one.choices):
+        return None
+    plain = [part for part in parts if get_origin(part) is not Literal]
+    if one.choices and not any(_fits(value, part) for part in plain):
+        known = ", ".join(repr(choice) for choice in one.choices)
+        numbers = [part for part in plain if part in (int, float)]
+        return f"one of {known}" + (f" or {_wanted(one, numbers)}" if numbers else "")
+    numbers = [part for part in plain if part in (int, float)]
+    if numbers and len(numbers) == len(plain):
+        fits = any(_fits(value, part) for part in numbers) and _inside(one, float(value))
+        return None if fits else _wanted(one, numbers)
+    if plain == [bool] and not isinstance(value, bool):
+        return "True or False"
+    return None
+
+
+def _wanted(one: Param, numbers: Sequence[type]) -> str:
+    noun = "a number" if float in numbers else "a whole number"
+    return f"{noun} {describe_bounds(one)}".rstrip()
+
+
+def _inside(one: Param, value: float) -> bool:
+    return (
+        (one.ge is None or value >= one.ge)
+        and (one.gt is None or value > one.gt)
+        and (one.le is None or value <= one.le)
+        and (one.lt is None or value < one.lt)
+    )
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if kind is int:
+        return isinstance(value, Integral) and not isinstance(value, bool)
+    if kind is float:
+        return isinstance(value, Real) and not isinstance(value, bool)
+    return isinstance(value, get_origin(kind) or kind) if kind is not Any else True
+
+
+def _is_one_of(value: Any, choices: Sequence[Any]) -> bool:
+    return any(type(value) is type(choice) and value == choice for choice in choices)
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """The members of a union; another type is its only member."""
+    if get_origin(kind) in (Union, types.UnionType):
+        for part in get_args(kind):
+            yield from _parts(part)
+    else:
+        yield kind
+
+
+def _type_name(kind: Any) -> str:
+    origin = get_origin(kind)
+    if origin is None:
+        return getattr(kind, "__name__", str(kind)).replace("NoneType", "None")
+    inner = [_type_name(part) for part in get_args(kind) if part is not Ellipsis]
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "dict"
+    return f"{getattr(origin, '__name__', str(origin)).lower()} of {' or '.join(inner)}"
