@@ -29,8 +29,8 @@ from vfsl.completion.sides import Side
 from vfsl.data import PartyTable
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.base import ModelShare, Part, Roles
 from vfsl.estimators.trees.model import TreeModel
+from vfsl.parts import ModelShare, Part, Roles
 from vfsl.values import Array, Disclosure, Disclosures
 
 DISCLOSURES: Disclosures = {
