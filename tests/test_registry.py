@@ -1,0 +1,74 @@
+"""Entries by name: ours, those of other packages, and one sentence for each mistake."""
+
+import sys
+
+import pytest
+
+from vfsl.errors import ConfigError
+from vfsl.registry import Registry, find_plugins
+
+COUNTERS = {"ordered": "collections:OrderedDict", "count": "collections:Counter"}
+
+
+@pytest.fixture
+def outsider(tmp_path, monkeypatch):
+    """A package of somebody else, installed as pip would leave it."""
+    (tmp_path / "toy_counters.py").write_text("class Zero:\n    pass\n")
+    (tmp_path / "toy_torch.py").write_text("import torch.nothing_of_that_name\n")
+    info = tmp_path / "toy_counters-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-counters\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[vfsl.toys]\nzero = toy_counters:Zero\ncount = toy_counters:Zero\n"
+        "deep = toy_torch:Deep\nbroken = toy_missing:Nothing\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    for name in ("toy_counters", "toy_torch"):
+        sys.modules.pop(name, None)
+
+
+def _toys():
+    return Registry(what="kind of counter", group="vfsl.toys", builtin=COUNTERS)
+
+
+def test_ours_are_listed_in_their_order_and_found():
+    from collections import Counter
+
+    toys = _toys()
+    assert toys.names() == ["ordered", "count"]
+    assert toys.find("count") is Counter
+    assert toys.get("zero") is None
+
+
+def test_entries_of_others_come_last_and_are_imported_on_first_use(outsider):
+    toys = _toys()
+    assert toys.names() == ["ordered", "count", "broken", "deep", "zero"]
+    assert "toy_counters" not in sys.modules
+    assert toys.find("zero").__name__ == "Zero"
+    assert list(find_plugins("vfsl.toys")) == ["broken", "count", "deep", "zero"]
+
+
+def test_a_name_of_ours_stays_ours(outsider):
+    assert _toys().find("count").__name__ == "Counter"
+
+
+def test_an_unknown_name_is_one_sentence_with_a_hint(outsider):
+    with pytest.raises(ConfigError) as refused:
+        _toys().find("zeroo")
+    assert str(refused.value) == (
+        "There is no kind of counter 'zeroo'; did you mean 'zero'? "
+        "Known are ordered, count, broken, deep, zero."
+    )
+    with pytest.raises(ConfigError, match=r"no kind of counter 'xyz'\. Known are ordered"):
+        _toys().find("xyz")
+
+
+def test_missing_pytorch_names_the_extra_and_other_missing_modules_stay_visible(
+    outsider, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ConfigError, match=r"Counter 'deep' needs PyTorch, .*vfsl\[deep\]"):
+        _toys().find("deep")
+    with pytest.raises(ModuleNotFoundError, match="toy_missing"):
+        _toys().find("broken")
