@@ -52,7 +52,7 @@ class Param:
         """The allowed values, where the type lists them."""
         return tuple(
             value
-            for part in _parts(self.type)
+            for part in members(self.type)
             if get_origin(part) is Literal
             for value in get_args(part)
         )
@@ -112,10 +112,10 @@ def documented(method: Method) -> Method:
 def describe_type(one: Param) -> str:
     """The type and bounds of a parameter as people write them: 'int from 1 to 30'."""
     if one.choices:
-        others = [_type_name(part) for part in _parts(one.type) if get_origin(part) is not Literal]
+        others = [_type_name(part) for part in members(one.type) if get_origin(part) is not Literal]
         named = [repr(value) for value in one.choices]
         return " or ".join([", ".join(named), *(name for name in others if name != "None")])
-    names = [_type_name(part) for part in _parts(one.type) if part is not type(None)]
+    names = [_type_name(part) for part in members(one.type) if part is not type(None)]
     range_ = describe_bounds(one)
     return " or ".join(dict.fromkeys(names)) + (f" {range_}" if range_ else "")
 
@@ -153,7 +153,7 @@ def check_params(method: Any, *, where: str = "") -> None:
 
 def find_mistake(one: Param, value: Any) -> str | None:
     """What a parameter must be, if the value is not that: the middle of a sentence."""
-    parts = list(_parts(one.type))
+    parts = list(members(one.type))
     if any(_fits(one, value, part) for part in parts):
         return None
     wanted = [_wanted(one, part) for part in parts if get_origin(part) is not Literal]
@@ -204,7 +204,7 @@ def _fits(one: Param, value: Any, kind: Any) -> bool:
 
 def _items(kind: Any) -> list[Any]:
     """The types that the items of a list or tuple may have."""
-    return [part for each in get_args(kind) if each is not Ellipsis for part in _parts(each)]
+    return [part for each in get_args(kind) if each is not Ellipsis for part in members(each)]
 
 
 def _inside(one: Param, number: Any) -> bool:
@@ -217,11 +217,11 @@ def _inside(one: Param, number: Any) -> bool:
     )
 
 
-def _parts(kind: Any) -> Iterator[Any]:
+def members(kind: Any) -> Iterator[Any]:
     """The members of a union; another type is its only member."""
     if get_origin(kind) in (Union, types.UnionType):
         for part in get_args(kind):
-            yield from _parts(part)
+            yield from members(part)
     else:
         yield kind
 
