@@ -8,11 +8,19 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score, root_mean_squared_error
 
 from vfsl.data import PartyTable
-from vfsl.errors import DataError
-from vfsl.job.baselines import OWN_LINEAR, OWN_TREES, PRIOR, baselines, in_order
-from vfsl.job.evaluating import compared, verdict
-from vfsl.job.holdout import drawn, taken_out
-from vfsl.job.metrics import Bootstrap, auc, measured, measures_for
+from vfsl.job.evaluate import (
+    OWN_LINEAR,
+    OWN_TREES,
+    PRIOR,
+    Bootstrap,
+    auc,
+    compare_models,
+    give_verdict,
+    measure_answer,
+    measures_for,
+    order_chances,
+    predict_alone,
+)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=2, max_size=60))
@@ -29,10 +37,12 @@ def test_measures_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 3, 80)
     chances = rng.dirichlet(np.ones(3), 80)
-    assert measured("accuracy", truth, chances) == accuracy_score(truth, chances.argmax(axis=1))
-    assert measured("log loss", truth, chances) == pytest.approx(log_loss(truth, chances))
+    assert measure_answer("accuracy", truth, chances) == accuracy_score(
+        truth, chances.argmax(axis=1)
+    )
+    assert measure_answer("log loss", truth, chances) == pytest.approx(log_loss(truth, chances))
     numbers, guess = rng.normal(size=80), rng.normal(size=80)
-    assert measured("RMSE", numbers, guess) == pytest.approx(
+    assert measure_answer("RMSE", numbers, guess) == pytest.approx(
         root_mean_squared_error(numbers, guess)
     )
     assert measures_for(None) == ("RMSE",)
@@ -42,7 +52,7 @@ def test_measures_are_those_of_scikit_learn():
 
 def test_a_class_without_chance_costs_much_but_not_everything():
     truth, chances = np.array([0, 1]), np.array([[1.0, 0.0], [1.0, 0.0]])
-    assert measured("log loss", truth, chances) == pytest.approx(-np.log(1e-15) / 2)
+    assert measure_answer("log loss", truth, chances) == pytest.approx(-np.log(1e-15) / 2)
 
 
 def test_bounds_hold_the_true_value_about_as_often_as_they_say():
@@ -78,16 +88,16 @@ def test_the_verdict_is_about_the_best_model_and_the_best_baseline():
 
     good, fair, poor = chances(0.5), chances(2.0), chances(20.0)
     boot = Bootstrap(truth, 200, 0.95, rng)
-    lines, gains = compared(boot, ("AUC",), {"m": good}, {"x": fair, "y": poor})
+    lines, gains = compare_models(boot, ("AUC",), {"m": good}, {"x": fair, "y": poor})
     assert [line["model"] for line in lines] == ["m", "x", "y"]
     assert gains[0]["over"] == "x"
-    assert verdict(gains, "A", 0.95).startswith("m: AUC better by ")
-    _, gains = compared(boot, ("AUC",), {"m": poor}, {"x": good})
-    text = verdict(gains, "A", 0.95)
+    assert give_verdict(gains, "A", 0.95).startswith("m: AUC better by ")
+    _, gains = compare_models(boot, ("AUC",), {"m": poor}, {"x": good})
+    text = give_verdict(gains, "A", 0.95)
     assert text.startswith("No model is better than x")
     assert text.endswith("use what A has alone.")
-    _, gains = compared(boot, ("AUC",), {"m": good}, {"x": good - 0.0})
-    assert "No model is better" in verdict(gains, "A", 0.95)
+    _, gains = compare_models(boot, ("AUC",), {"m": good}, {"x": good - 0.0})
+    assert "No model is better" in give_verdict(gains, "A", 0.95)
 
 
 def test_baselines_see_own_columns_only_and_the_prior_sees_none():
@@ -97,41 +107,18 @@ def test_baselines_see_own_columns_only_and_the_prior_sees_none():
     table = PartyTable.from_frame(frame, party="A", id="id")
     train, test = np.arange(200), np.arange(200, 300)
     classes = (x > 0).astype(int)
-    found = baselines(table, train, classes[:200], test, ["n", "y"], rng)
+    found = predict_alone(table, train, classes[:200], test, ["n", "y"], rng)
     assert list(found) == [OWN_TREES, OWN_LINEAR, PRIOR]
     for name in (OWN_TREES, OWN_LINEAR):
-        assert measured("AUC", classes[200:], found[name]) > 0.98
+        assert measure_answer("AUC", classes[200:], found[name]) > 0.98
         np.testing.assert_allclose(found[name].sum(axis=1), 1.0)
     np.testing.assert_allclose(found[PRIOR][:, 1], classes[:200].mean())
-    numbers = baselines(table, train, x[:200] * 3, test, None, rng)
-    assert measured("RMSE", x[200:] * 3, numbers[OWN_LINEAR]) < 0.2
-    assert measured("RMSE", x[200:] * 3, numbers[OWN_TREES]) < 0.8
+    numbers = predict_alone(table, train, x[:200] * 3, test, None, rng)
+    assert measure_answer("RMSE", x[200:] * 3, numbers[OWN_LINEAR]) < 0.2
+    assert measure_answer("RMSE", x[200:] * 3, numbers[OWN_TREES]) < 0.8
     np.testing.assert_allclose(numbers[PRIOR], (x[:200] * 3).mean())
 
 
 def test_classes_that_a_model_never_saw_get_no_chance():
-    whole = in_order(np.array([[0.4, 0.6]]), [0, 2], 3)
+    whole = order_chances(np.array([[0.4, 0.6]]), [0, 2], 3)
     np.testing.assert_allclose(whole, [[0.4, 0.0, 0.6]])
-
-
-def test_rows_are_drawn_without_repetition_by_the_generator():
-    one, two = (drawn(100, 0.2, np.random.default_rng(5)) for _ in range(2))
-    np.testing.assert_array_equal(one, two)
-    assert len(set(one.tolist())) == 20
-    assert one.tolist() == sorted(one.tolist())
-
-
-@pytest.mark.parametrize(
-    "cells", [[True, False, True], [1, 0, 1], ["yes", "no", "YES"], ["test", "train", "test"]]
-)
-def test_marks_may_be_written_in_several_ways(cells):
-    frame = pd.DataFrame({"id": list("abc"), "x": [1.0, 2, 3], "held": cells})
-    table, marked = taken_out(PartyTable.from_frame(frame, party="A", id="id"), "held")
-    assert table.columns == ["x"]
-    assert marked.rows.tolist() == [True, False, True]
-
-
-def test_other_marks_are_refused():
-    frame = pd.DataFrame({"id": list("abc"), "held": ["yes", "perhaps", "no"]})
-    with pytest.raises(DataError, match="Got 1 other cells"):
-        taken_out(PartyTable.from_frame(frame, party="A", id="id"), "held")
