@@ -39,7 +39,7 @@ from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
 from vfsl.crypto.fixed import shift
 from vfsl.data import Kind, PartyTable, check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
-from vfsl.estimators.base import Part, Roles, Rows, WithTables
+from vfsl.parts import Part, Roles
 from vfsl.estimators.exchange import MOST, MOST_ROWS, receive_count, receive_key, send_fresh_key
 from vfsl.params import check_params, documented, param, settings_of
 from vfsl.values import (

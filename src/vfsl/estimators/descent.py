@@ -18,7 +18,7 @@ import numpy as np
 
 from vfsl.crypto.fixed import decode, encode, shift
 from vfsl.errors import BoundExceeded, DataError
-from vfsl.estimators.base import Roles
+from vfsl.parts import Roles
 from vfsl.estimators.privacy import LOOK_NOISE, RARE_ROWS_PER_COLUMN, Rarest
 from vfsl.values import Floats, Integers
 

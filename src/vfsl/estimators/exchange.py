@@ -15,7 +15,7 @@ from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, SecretKey, scheme
 from vfsl.crypto.fixed import decode, encode
 from vfsl.errors import ProtocolError
-from vfsl.estimators.base import Roles
+from vfsl.parts import Roles
 from vfsl.values import (
     Aggregate,
     Ciphertext,

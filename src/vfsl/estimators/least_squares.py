@@ -35,7 +35,7 @@ from vfsl.crypto.fixed import decode, encode, shift
 from vfsl.crypto.scheme import Use
 from vfsl.errors import BoundExceeded, ProtocolError
 from vfsl.estimators import privacy
-from vfsl.estimators.base import Roles
+from vfsl.parts import Roles
 from vfsl.estimators.descent import Block, Problem, Program, Search, Step, Terms
 from vfsl.estimators.exchange import (
     MOST,

@@ -18,7 +18,7 @@ from vfsl.channel import Channel, expect_array
 from vfsl.crypto import KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode
 from vfsl.errors import BoundExceeded, DataError, ProtocolError
-from vfsl.estimators.base import Roles
+from vfsl.parts import Roles
 from vfsl.estimators.descent import Program
 from vfsl.estimators.exchange import MOST, receive_count, send_fresh_key
 from vfsl.estimators.least_squares import Problems, Solution
