@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +39,11 @@ from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
 from vfsl.crypto.fixed import shift
 from vfsl.data import Kind, PartyTable, check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
-from vfsl.parts import Part, Roles
 from vfsl.estimators.exchange import MOST, MOST_ROWS, receive_count, receive_key, send_fresh_key
+from vfsl.federation import Federation
 from vfsl.params import check_params, documented, param, settings_of
+from vfsl.parts import Part, Roles
+from vfsl.site import Site
 from vfsl.values import (
     Aggregate,
     Array,
@@ -81,22 +83,6 @@ _CHUNK_CELLS = 1 << 21  # of one message: about 130 MB under bfv
 _protecting = secrets.SystemRandom()
 
 
-class _Share(Protocol):
-    @property
-    def overlap(self) -> Rows: ...
-
-
-class _Plan(Protocol):
-    def __getitem__(self, party: str, /) -> _Share: ...
-
-
-class Aligned(WithTables, Protocol):
-    """A federation whose rows are aligned."""
-
-    @property
-    def plan(self) -> _Plan | None: ...
-
-
 @documented
 @dataclass
 class Association:
@@ -119,7 +105,7 @@ class Association:
         ge=2,
     )
 
-    def measure(self, fed: Aligned, given: str = "A", missing: str = "B") -> pd.Series[float]:
+    def measure(self, fed: Federation, given: str = "A", missing: str = "B") -> pd.Series[float]:
         """How strongly each column of ``missing`` goes with those of ``given``.
 
         Parameters
@@ -135,27 +121,32 @@ class Association:
             From 0 to 1, rounded, by column of ``missing``, in the order of its table.
         """
         check_params(self)
-        roles = fed.roles(missing, "association")
-        if fed.plan is None or given not in roles.feature_holders:
+        others = fed.roles(missing, self.name).feature_holders
+        if given not in others:
             raise ConfigError(
                 f"The given parameter of measure must be an aligned party other than {missing!r}: "
-                f"{', '.join(roles.feature_holders)}. Got {given!r} instead."
+                f"{', '.join(others)}. Got {given!r} instead."
             )
         check_labels(fed.tables, (given, missing))
-        roles = replace(roles, feature_holders=(given,))
-        parts = {
-            party: Part(fed.tables[party], fed.plan[party].overlap) for party in roles.data_holders
-        }
-        jobs = {
-            party: partial(self.train, part=parts.get(party), roles=roles)
-            for party in roles.everyone
-        }
+        results = fed.play(
+            partial(self.compare, given=given, missing=missing),
+            parties=(missing, given, fed.key_holder),
+        )
+        strengths: pd.Series[float] = results[missing]
+        return strengths
+
+    def compare(
+        self, site: Site, channel: Channel, given: str, missing: str
+    ) -> pd.Series[float] | pd.DataFrame | None:
+        """One party's whole side, wherever that party is; it returns what `train` does."""
+        roles = replace(site.roles(missing, self.name), feature_holders=(given,))
         settings = {"given": given, "missing": missing, **settings_of(self)}
         settings |= {"scheme": roles.scheme, "security": roles.security}
-        results, report = fed.run("association", jobs, settings)
-        strengths: pd.Series[float] = results[missing]
-        report(metrics={"columns": len(strengths)})
-        return strengths
+        with site.records(self.name, channel, settings) as outcome:
+            found = self.train(channel, site.part(), roles=roles)
+            if found is not None and site.me == missing:
+                outcome.metrics = {"columns": len(found)}
+        return found
 
     def train(
         self,
@@ -163,7 +154,6 @@ class Association:
         part: Part | None,
         *,
         roles: Roles,
-        rng: np.random.Generator | None = None,
     ) -> pd.Series[float] | pd.DataFrame | None:
         """One party's side.
 

@@ -1,9 +1,9 @@
 """What a federated estimator is: what users call, what every party plays, what it says of itself.
 
 A new estimator is a dataclass whose parameters are declared by :func:`vfsl.params.param`. It writes
-`Estimator.train` and `Estimator.score_rows`, a party's sides of the two protocols, and declares what
-its scores are; the rest is here. An entry point in the group ``vfsl.estimators`` makes it known by
-name.
+`Estimator.train` and `Estimator.score_rows`, a party's sides of the two protocols, and declares
+what its scores are; the rest is here. An entry point in the group ``vfsl.estimators`` makes it
+known by name.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Estimator(ABC):
         return ()
 
     def numbers_per_row(self) -> int:
-        """The fewest exact scores of each row that training and prediction show the label holder."""
+        """The fewest exact scores of each row that the label holder sees, in training and after."""
         return 1
 
     def check(self) -> None:
@@ -118,8 +118,6 @@ class Estimator(ABC):
         )
         self.shares_ = {party: share for party, share in shares.items() if share is not None}
         self.label_ = label
-        held = self.shares_[label[0]]
-        self.n_rounds_, self.stop_reason_ = len(held.rounds), held.stop_reason
         return self
 
     def decision_function(self, fed: Federation) -> Array:
@@ -128,10 +126,9 @@ class Estimator(ABC):
         Where the label holder has the scores of the training rows, only other rows are scored, and
         if there are none, no message is sent. A model that was loaded has no training scores.
         """
-        self._check_fitted()
+        places, held = None, self.held_share
         holder, parts = self.label_[0], fed.parts(self.label_)
-        places = None
-        if self.knows_training_scores and self.shares_[holder].scores is not None:
+        if self.knows_training_scores and held.scores is not None:
             places = places_in_training(self.shares_, parts, holder)
         roles = fed.roles(holder, self.work(len(parts) - 1))
         answers = fed.play(
@@ -143,8 +140,7 @@ class Estimator(ABC):
 
     def predict(self, fed: Federation) -> Array:
         """The most probable class, or the expected number, of each aligned row."""
-        self._check_fitted()
-        return self.to_predictions(self.shares_[self.label_[0]], self.decision_function(fed))
+        return self.to_predictions(self.held_share, self.decision_function(fed))
 
     def predict_proba(self, fed: Federation) -> Array:
         """Class probabilities of the aligned rows, in the common order.
@@ -155,10 +151,10 @@ class Estimator(ABC):
             (rows, classes) in the order of ``classes_``; for several binary models trained
             together, (rows, models) with the probability of the second class.
         """
-        self._check_fitted()
+        self.check_fitted()
         if self.predicts == "numbers":
             raise ConfigError(f"{type(self).__name__} was trained for a regression: use predict.")
-        return self.to_probabilities(self.shares_[self.label_[0]], self.decision_function(fed))
+        return self.to_probabilities(self.held_share, self.decision_function(fed))
 
     def score(self, fed: Federation) -> float:
         """Accuracy, or R² of numbers, on the aligned rows whose label is known."""
@@ -170,9 +166,22 @@ class Estimator(ABC):
         return float((found[known] == np.asarray(target[known].tolist())).mean())
 
     @property
+    def held_share(self) -> ModelShare:
+        """The label holder's share."""
+        self.check_fitted()
+        return self.shares_[self.label_[0]]
+
+    @property
     def classes_(self) -> Array:
-        self._check_fitted()
-        return np.asarray(self.shares_[self.label_[0]].state["classes"])
+        return np.asarray(self.held_share.state["classes"])
+
+    @property
+    def n_rounds_(self) -> int:
+        return len(self.held_share.rounds)
+
+    @property
+    def stop_reason_(self) -> str | None:
+        return self.held_share.stop_reason
 
     # ---- what every party plays -----------------------------------------------------------------
 
@@ -328,7 +337,8 @@ class Estimator(ABC):
             raise ConfigError("Only the label holder's fresh share knows the training scores.")
         return share.scores
 
-    def _check_fitted(self) -> None:
+    def check_fitted(self) -> None:
+        """Refuse a model without shares."""
         if not hasattr(self, "shares_"):
             raise ConfigError(f"{type(self).__name__} is not fitted yet: call fit first.")
 

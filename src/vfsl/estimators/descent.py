@@ -18,8 +18,8 @@ import numpy as np
 
 from vfsl.crypto.fixed import decode, encode, shift
 from vfsl.errors import BoundExceeded, DataError
-from vfsl.parts import Roles
 from vfsl.estimators.privacy import LOOK_NOISE, RARE_ROWS_PER_COLUMN, Rarest
+from vfsl.parts import Roles
 from vfsl.values import Floats, Integers
 
 # Eigenvalues below this fraction of the largest are directions that the columns do not span.

@@ -17,7 +17,6 @@ from vfsl.crypto.fixed import decode, encode
 from vfsl.errors import ProtocolError
 from vfsl.parts import Roles
 from vfsl.values import (
-    Aggregate,
     Ciphertext,
     Disclosure,
     Disclosures,

@@ -35,7 +35,6 @@ from vfsl.crypto.fixed import decode, encode, shift
 from vfsl.crypto.scheme import Use
 from vfsl.errors import BoundExceeded, ProtocolError
 from vfsl.estimators import privacy
-from vfsl.parts import Roles
 from vfsl.estimators.descent import Block, Problem, Program, Search, Step, Terms
 from vfsl.estimators.exchange import (
     MOST,
@@ -52,6 +51,7 @@ from vfsl.estimators.exchange import (
     send_fresh_key,
     unbundle,
 )
+from vfsl.parts import Roles
 from vfsl.values import (
     Aggregate,
     Ciphertext,

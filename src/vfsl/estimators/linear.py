@@ -1,10 +1,10 @@
 """Linear and logistic regression across parties.
 
 The label holder turns its label into weighted least-squares problems, which all parties solve
-together: by gradient rounds (least_squares.py), or in one exchange (one_shot.py) where the user asks
-for it. The logistic loss is replaced by the quadratic that touches it at score 0: the gradient of
-degree 1 of the literature. With ``refine`` the label holder then sees the total scores and takes the
-quadratic that touches the loss there (Newton's method), so that the result is the pooled one.
+together: by gradient rounds (least_squares.py), or in one exchange (one_shot.py) where the user
+asks for it. The logistic loss is replaced by the quadratic that touches it at score 0: the gradient
+of degree 1 of the literature. With ``refine`` the label holder then sees the total scores and takes
+the quadratic that touches the loss there (Newton's method), so that the result is the pooled one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ from vfsl.channel import Channel, expect_array
 from vfsl.data import Encoder
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators import exchange, least_squares, one_shot
-from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator, find_labelled, scale_weights, two_dimensional
+from vfsl.estimators.base import (
+    NOTHING_KEPT,
+    Ask,
+    Estimator,
+    find_labelled,
+    scale_weights,
+    two_dimensional,
+)
 from vfsl.estimators.descent import Problem, Program
 from vfsl.estimators.least_squares import Problems
 from vfsl.estimators.privacy import (

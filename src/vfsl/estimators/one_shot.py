@@ -18,10 +18,10 @@ from vfsl.channel import Channel, expect_array
 from vfsl.crypto import KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode
 from vfsl.errors import BoundExceeded, DataError, ProtocolError
-from vfsl.parts import Roles
 from vfsl.estimators.descent import Program
 from vfsl.estimators.exchange import MOST, receive_count, send_fresh_key
 from vfsl.estimators.least_squares import Problems, Solution
+from vfsl.parts import Roles
 from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Floats, Masked
 
 DISCLOSURES: Disclosures = {
