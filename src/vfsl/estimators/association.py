@@ -96,7 +96,7 @@ class Association:
         "FedPSG-PUM; over many columns it rarely exceeds 0.5), the largest one, or the mean of the "
         "k largest.",
     )
-    k: int = param(3, "How many columns 'top-k' averages; all if there are fewer.", ge=1, le=MOST)
+    k: int = param(3, "How many columns 'top-k' averages; all if there are fewer.", ge=1)
     decimals: int = param(2, "Decimal places of the numbers that leave.", ge=0, le=4)
     rows_per_column: int = param(
         10,

@@ -60,7 +60,6 @@ class TreeModel(Estimator):
         "Number of trees, or rounds of boosting; with several classes each round has a tree per "
         "class.",
         ge=1,
-        le=1 << 20,
     )
     max_depth: int = param(5, "Maximum depth of a tree; 0 is a constant.", ge=0, le=30)
     max_bins: int = param(

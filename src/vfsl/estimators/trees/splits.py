@@ -2,8 +2,8 @@
 
 A candidate sends consecutive bins of one column to the left, with or without the missing cells. Its
 sums of (g, h) tell the label holder, who knows every (g, h), something about the rows in these
-bins. So in every node bins under ``least`` rows are merged with their neighbours, counting all rows of
-the node, in the bag or not: no candidate, and no difference of two candidates of one column and
+bins. So in every node bins under ``least`` rows are merged with their neighbours, counting all rows
+of the node, in the bag or not: no candidate, and no difference of two candidates of one column and
 node, describes fewer rows.
 """
 
