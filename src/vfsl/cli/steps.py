@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
-import click
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
@@ -53,10 +52,10 @@ Advise = Annotated[
 class StepCommands(TyperGroup):
     """A group that also has the commands of steps, each made when it is called."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return sorted({*super().list_commands(ctx), *COMMANDS})
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS:
             return _Later(name=cmd_name, help=COMMANDS[cmd_name])
         return super().get_command(ctx, cmd_name)
@@ -65,24 +64,13 @@ class StepCommands(TyperGroup):
 class _Later(TyperCommand):
     """A command whose options are not known before it is called."""
 
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        made = _make_command(str(self.name))
-        return made.make_context(info_name, args, parent, **extra)
+    def make_context(self, *args: Any, **facts: Any) -> Any:
+        app = typer.Typer(add_completion=False)
+        app.command(self.name, help=self.help)(_command(str(self.name)))
+        return get_command(app).make_context(*args, **facts)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         return ctx.command.invoke(ctx)
-
-
-def _make_command(name: str) -> click.Command:
-    app = typer.Typer(add_completion=False)
-    app.command(name, help=COMMANDS[name])(_command(name))
-    return get_command(app)
 
 
 @dataclass(frozen=True)

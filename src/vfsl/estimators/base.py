@@ -9,6 +9,8 @@ known by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,7 +24,7 @@ from vfsl.data import check_labels
 from vfsl.errors import ConfigError, DataError
 from vfsl.federation import Federation
 from vfsl.params import check_params, settings_of
-from vfsl.parts import ModelShare, Part, Roles, places_in_training, scores_with_kept
+from vfsl.parts import ModelShare, Part, Roles, Rows, places_in_training, scores_with_kept
 from vfsl.site import Site
 from vfsl.store import Checkpoints
 from vfsl.values import Array, Floats
@@ -31,6 +33,28 @@ NOTHING_KEPT = Checkpoints(None)
 
 # What a step reveals or delivers beyond the defaults: its kind, and its name in party.toml.
 Ask = tuple[Literal["disclosure", "output"], str]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a model says of rows, at the label holder.
+
+    Attributes
+    ----------
+    rows : array of int
+        The rows of its table.
+    values : array (rows,) or (rows, classes)
+        Numbers, or probabilities.
+    classes : array or None
+        None: numbers.
+    more : mapping of name to array
+        Further columns of a file of predictions.
+    """
+
+    rows: Rows
+    values: Array
+    classes: Array | None = None
+    more: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Estimator(ABC):
@@ -60,6 +84,15 @@ class Estimator(ABC):
     scores_need_key_holder: ClassVar[bool] = True
     """Whether the key holder takes part in scoring."""
 
+    uses_all_rows: ClassVar[bool] = False
+    """Whether it trains on rows that only one party has, too."""
+
+    discloses_labels: ClassVar[bool] = False
+    """Whether other parties can read training labels, so that people must accept that."""
+
+    needs_torch: ClassVar[bool] = False
+    """Whether it needs PyTorch."""
+
     # ---- what it says of itself -----------------------------------------------------------------
 
     @property
@@ -88,6 +121,10 @@ class Estimator(ABC):
     def numbers_per_row(self) -> int:
         """The fewest exact scores of each row that the label holder sees, in training and after."""
         return 1
+
+    def rounds_planned(self) -> int | None:
+        """How many rounds or trees it trains at the most, for estimates; None: not known."""
+        return None
 
     def check(self) -> None:
         """Refuse parameters that cannot be used."""
@@ -296,6 +333,13 @@ class Estimator(ABC):
         if len(classes) == 2 and scores.shape[1] > 1:
             return np.asarray(classes[(chances > 0.5).astype(int)])
         return np.asarray(classes[chances.argmax(axis=1)])
+
+    def interpret(self, site: Site, share: ModelShare, scores: Array) -> Answer:
+        """What the scores of a site's aligned rows mean."""
+        rows = site.rows().overlap
+        if self.predicts == "numbers":
+            return Answer(rows, self.to_predictions(share, scores))
+        return Answer(rows, self.to_probabilities(share, scores), np.asarray(share.state["classes"]))
 
     def measure_quality(
         self, share: ModelShare, scores: Array, target: Array | None

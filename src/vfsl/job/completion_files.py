@@ -37,7 +37,8 @@ def write_completion(
 def _name_rows(frame: pd.DataFrame, done: Completion, ids: pd.DataFrame | None) -> pd.DataFrame:
     """The index as a first column of row numbers, or as the given party's id columns."""
     if ids is None:
-        return frame.rename_axis("row").reset_index()
+        numbered: pd.DataFrame = frame.rename_axis("row").reset_index()
+        return numbered
     places = pd.Index(done.ids).get_indexer(frame.index)
     first = ids.iloc[places].reset_index(drop=True)
     taken = set(frame.columns)

@@ -308,8 +308,9 @@ def _trees(
     rng: np.random.Generator,
 ) -> Floats:
     """Small boosted trees, those that advice on completed columns trains too."""
-    task = "regression" if classes is None else "classes"
-    model = XGB(task=task, n_estimators=60, max_depth=4, learning_rate=0.08)
+    model = XGB(n_estimators=60, max_depth=4, learning_rate=0.08)
+    if classes is None:
+        model.task = "regression"
     me = table.party
     roles = Roles(me, (), f"no key beside {me}", "plain")
     values = target.astype(np.float64) if classes is None else target.astype(object)
@@ -320,10 +321,7 @@ def _trees(
     if classes is None:
         return scores[:, 0]
     known = [int(code) for code in share.state["classes"]]
-    chances = model.chances(scores, len(known))
-    if len(known) == 2:
-        chances = np.hstack([1 - chances[:, :1], chances[:, :1]])
-    return order_chances(chances, known, len(classes))
+    return order_chances(model.to_probabilities(share, scores), known, len(classes))
 
 
 def _linear(

@@ -30,7 +30,7 @@ from vfsl.job.completion_files import write_advice, write_completion
 from vfsl.job.evaluate import judge
 from vfsl.job.steps import AlignStep, CompleteTerms, EvaluateStep, PuTerms, Step, TrainStep
 from vfsl.parts import ModelShare, Part
-from vfsl.pu import reliable_of, scores_of
+from vfsl.pu import deliver_side, reliable_of, scores_of
 from vfsl.site import Site
 from vfsl.values import Array
 
@@ -78,13 +78,8 @@ def play_pu(step: PuTerms, site: Site, channel: Channel) -> None:
             _write_scores(site, "pu-scores", scores_of(share, site))
             _write_scores(site, "reliable-positives", reliable)
     if step.consent:
-        received = method.deliver_side(
-            site,
-            channel.within("deliver"),
-            step.positives,
-            holder,
-            agrees=site.me in step.consent,
-            reliable=reliable,
+        received = deliver_side(
+            site, channel.within("deliver"), step.positives, holder, step.consent, reliable
         )
         if received is not None:
             _write_scores(site, "reliable-positives", received, foreign=["id"])

@@ -111,7 +111,7 @@ def _do_step(fed: Federation, step: Step, number: int, checkpoints: store.Checkp
 def _name_completed_rows(
     fed: Federation, step: CompleteTerms, number: int, done: Completion
 ) -> None:
-    """On one machine the completed rows have the given party's ids; elsewhere only it knows them."""
+    """On one machine completed rows get the given party's ids, which elsewhere only it knows."""
     given = for_training(fed.sites[step.given])
     table = given.own_table().take(given.rows().rest)
     ids = table.to_frame()[list(table.id_columns)]

@@ -1,7 +1,7 @@
 """The steps of a job file: which fields each has, checked by what the methods declare.
 
 A method's parameters are fields of its step under the same names, with the same defaults, bounds
-and help (vfsl.params). There is one type of train step per model, also for models of other packages.
+and help (vfsl.params). Each model has a type of train step, also those of other packages.
 """
 
 from __future__ import annotations
