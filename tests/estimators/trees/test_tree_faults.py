@@ -451,6 +451,5 @@ def test_checkpoints_hold_no_key_and_nothing_of_others(tmp_path):
     of_b = {path.name for path in (tmp_path / "B" / "rounds").iterdir()}
     assert of_b == {"round-0.json", "round-1.json"}
     shutil.rmtree(tmp_path / "B")
-    assert splits(
-        train(model, parts_of(made, target), keep=tmp_path)
-    )  # B has none: all start afresh
+    # B has none: all start afresh.
+    assert splits(train(model, parts_of(made, target), keep=tmp_path))
