@@ -289,8 +289,8 @@ class Estimator(ABC):
         roles = site.roles(label[0], self.work(len(site.standing.aligned) - 1))
         part = site.part(label)
         settings: dict[str, Any] = {"model": self.name}
-        if places is not None:
-            settings["new rows"] = int((places < 0).sum())
+        if part is not None:
+            settings["new rows"] = len(part.rows) if places is None else int((places < 0).sum())
         if self.scores_need_key_holder:
             settings |= {"scheme": roles.scheme, "security": roles.security}
         with site.records(f"predict {self.name}", channel, settings) as outcome:

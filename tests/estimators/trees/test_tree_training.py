@@ -1,18 +1,17 @@
 """Losses of trees: derivatives by differences, starts as minima, targets, and fitted leaves."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
-from vfsl.estimators.trees.fitting import newton_values
-from vfsl.estimators.trees.objectives import (
-    Logistic,
-    Means,
-    Softmax,
-    Squared,
-    encode_target,
-)
 
-from vfsl.errors import DataError
+from vfsl.data import PartyTable
+from vfsl.errors import ConfigError, DataError
+from vfsl.estimators.trees.boosting import Logistic, Softmax, Squared
+from vfsl.estimators.trees.forest import Bagging, Means
+from vfsl.estimators.trees.splits import Penalty
+from vfsl.estimators.trees.training import make_goal, read_label, solve_leaves
+from vfsl.parts import Part
 
 ROWS = 12
 
@@ -22,9 +21,9 @@ def cases():
     binary = rng.integers(0, 2, ROWS).astype(float)
     return {
         "squared": Squared(rng.normal(size=ROWS)),
-        "logistic": Logistic(binary, [0, 1]),
-        "softmax": Softmax(rng.permutation(ROWS) % 3, ["a", "b", "c"]),
-        "means": Means(rng.normal(size=(ROWS, 2)), {}),
+        "logistic": Logistic(binary),
+        "softmax": Softmax(rng.permutation(ROWS) % 3, 3),
+        "means": Means(rng.normal(size=(ROWS, 2))),
     }
 
 
@@ -91,20 +90,20 @@ def test_starts_are_the_best_constants(name):
 
 
 def test_a_bag_of_one_class_has_a_finite_start():
-    start = Logistic(np.ones(4), [0, 1]).start(np.ones((4, 1)))
+    start = Logistic(np.ones(4)).start(np.ones((4, 1)))
     assert np.isfinite(start).all()
     assert expit(start)[0] > 0.99999
 
 
 def test_extreme_scores_are_safe():
     scores = np.array([[800.0], [-800.0]])
-    objective = Logistic(np.array([0.0, 1.0]), [0, 1])
+    objective = Logistic(np.array([0.0, 1.0]))
     first, second = objective.gradients(scores, np.ones((2, 1)))
     assert first.ravel().tolist() == [1.0, -1.0]
     assert (second > 0).all()
     assert objective.loss(scores, np.ones((2, 1)))[0] == pytest.approx(800)
     scores = np.array([[800.0, -800.0, 0.0]])
-    first, second = Softmax(np.array([1]), ["a", "b", "c"]).gradients(scores, np.ones((1, 1)))
+    first, second = Softmax(np.array([1]), 3).gradients(scores, np.ones((1, 1)))
     assert first.ravel().tolist() == [1.0, -1.0, 0.0]
     assert (second > 0).all()
 
@@ -114,7 +113,8 @@ def test_means_fit_the_weighted_mean_of_a_leaf():
     first, second = objective.gradients(np.zeros((ROWS, 2)), row_weights)
     leaf = np.arange(ROWS) % 3
     for output in range(2):
-        found = newton_values(leaf, 3, first[:, output], second[:, output], 0.0)
+        goal = make_goal(first[:, output], second[:, output], second[:, output], output)
+        found = solve_leaves(leaf, 3, goal, 0.0)
         for node in range(3):
             rows = leaf == node
             mean = np.average(objective.targets[rows, output], weights=row_weights[rows, 0])
@@ -139,47 +139,59 @@ def test_the_gain_of_means_is_the_drop_of_gini():
     assert gain == pytest.approx(drop / 4)
 
 
-def test_newton_values_by_hand():
+def test_leaf_values_by_hand():
     leaf = np.array([0, 0, 2, 2])
     first, second = np.array([1.0, 2.0, -3.0, 0.0]), np.array([1.0, 1.0, 2.0, 0.0])
-    assert newton_values(leaf, 3, first, second, 0.0).tolist() == [-1.5, 0.0, 1.5]
-    assert newton_values(leaf, 3, first, second, 1.0).tolist() == [-1.0, 0.0, 1.0]
+    goal = make_goal(first, second, second, 0)
+    assert solve_leaves(leaf, 3, goal, 0.0).tolist() == [-1.5, 0.0, 1.5]
+    assert solve_leaves(leaf, 3, goal, 1.0).tolist() == [-1.0, 0.0, 1.0]
 
 
-def test_rightness_is_accuracy_or_r_squared():
+def oob_score(targets, classes, means):
+    """Of a forest whose trees left out the first three of four rows, with these means."""
+    how = {"rounds": 1, "step": 1.0, "penalty": Penalty(), "trees": 1, "together": 1}
+    bagging = Bagging(objective=Means(targets), weights=np.ones((4, 1)), classes=classes, **how)
+    outside = np.array([[1.0], [1.0], [1.0], [0.0]]) * np.ones(targets.shape)
+    bagging._out_counts, bagging._out_sums = outside, np.vstack([means, means[:1]]) * outside
+    return bagging.oob_score()
+
+
+def test_the_score_out_of_the_bag_is_accuracy_or_r_squared():
     truth = np.array([[1.0], [2.0], [3.0], [6.0]])
-    rows = np.array([True, True, True, False])
-    numbers = Means(truth, {"task": "regression"})
-    assert numbers.rightness(np.array([[1.0], [2.0], [4.0]]), rows) == pytest.approx(0.5)
-    two = Means(np.array([[1.0], [0.0], [1.0], [0.0]]), {"task": "binary"})
-    assert two.rightness(np.array([[0.7], [0.2], [0.4]]), rows) == pytest.approx(2 / 3)
-    many = Means(np.eye(3)[[0, 1, 2, 0]], {"task": "classes"})
+    assert oob_score(truth, 0, np.array([[1.0], [2.0], [4.0]])) == pytest.approx(0.5)
+    two = np.array([[1.0], [0.0], [1.0], [0.0]])
+    assert oob_score(two, 2, np.array([[0.7], [0.2], [0.4]])) == pytest.approx(2 / 3)
     guess = np.array([[0.9, 0.1, 0], [0.5, 0.4, 0], [0, 0, 1.0]])
-    assert many.rightness(guess, rows) == pytest.approx(2 / 3)
+    assert oob_score(np.eye(3)[[0, 1, 2, 0]], 3, guess) == pytest.approx(2 / 3)
 
 
 # ---- targets ----
 
 
-def test_classes_are_coded_in_order_and_unknown_ones_marked():
-    target = np.array(["no", None, "yes", "no"], dtype=object)
-    codes, found, known = encode_target("C", target, "classes")
-    assert codes.tolist() == [0, 0, 1, 0]
-    assert found == ["no", "yes"]
-    assert known.tolist() == [True, False, True, True]
+def label_of(target, task):
+    frame = pd.DataFrame({"id": [f"p{row}" for row in range(4)], "x": np.arange(4.0)})
+    table = PartyTable.from_frame(frame, party="C", id="id")
+    values = None if target is None else np.array(target, dtype=object)
+    return read_label("C", Part(table, np.arange(len(target or ())), values), task)
+
+
+def test_classes_are_coded_in_order_and_unknown_ones_weigh_nothing():
+    label = label_of(["no", None, "yes", "no"], "classes")
+    assert label.target.tolist() == [0, 0, 1, 0]
+    assert label.facts == {"task": "binary", "classes": ["no", "yes"]}
+    assert (label.weights[:, 0] > 0).tolist() == [True, False, True, True]
 
 
 def test_numbers_stay_numbers():
-    target = np.array([1, None, 2.5], dtype=object)
-    numbers, found, known = encode_target("C", target, "regression")
-    assert numbers.tolist() == [1.0, 0.0, 2.5]
-    assert (found, known.tolist()) == ([], [True, False, True])
+    label = label_of([1, None, 2.5], "regression")
+    assert label.target.tolist() == [1.0, 0.0, 2.5]
+    assert label.facts == {"task": "regression"}
+    assert (label.weights[:, 0] > 0).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize(
     ("target", "task", "message"),
     [
-        (None, "classes", "'C' holds the label but was given no target"),
         ([None, None, 1], "classes", "'C' has 1 aligned rows with a known label; at least 2"),
         ([1, 1, 1], "classes", "at least two among the labelled aligned rows of party 'C'"),
         (["a", "b"], "regression", "'C' must be numbers for a regression; use task='classes'"),
@@ -187,6 +199,10 @@ def test_numbers_stay_numbers():
     ],
 )
 def test_targets_that_cannot_be_used(target, task, message):
-    values = None if target is None else np.array(target, dtype=object)
     with pytest.raises(DataError, match=message):
-        encode_target("C", values, task)
+        label_of(target, task)
+
+
+def test_the_label_holder_needs_a_target():
+    with pytest.raises(ConfigError, match="'C' holds the label but was given no target"):
+        label_of(None, "classes")

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from linear_cases import classes, parts_of, tables, train
-from vfsl.estimators.gradient_count import GradientCount, fresh, release_sums
 
+from tests.estimators.linear_cases import classes, parts_of, tables, train
 from vfsl.channel import Transcript
 from vfsl.channel.base import PartyChannel
 from vfsl.estimators import LinearRegression, LogisticRegression
-from vfsl.estimators.least_squares import Problem
+from vfsl.estimators.descent import Problem
+from vfsl.estimators.privacy import GradientCount, count_new, release_sums
 from vfsl.pu.bases import BagLogistic
 
 
@@ -18,7 +18,7 @@ class Silent:
 
 @pytest.mark.parametrize("most", [0, 7, 30, 1000])
 def test_messages_add_up_to_all_of_them_or_to_what_they_can_tell(most):
-    added = [fresh(number, 4, most) for number in range(10)]
+    added = [count_new(number, 4, most) for number in range(10)]
     assert sum(added) == min(40, most)
     assert added == sorted(added, reverse=True)
 
@@ -26,7 +26,7 @@ def test_messages_add_up_to_all_of_them_or_to_what_they_can_tell(most):
 def released(problem, weighted, own, theirs, rounds):
     transcript = Transcript()
     channel = PartyChannel(Silent(), transcript)
-    count = GradientCount.of(problem, weighted, own + 1)
+    count = GradientCount.of(problem.targets, weighted, own + 1)
     for number in range(rounds):
         count.release(channel, "B", theirs, number)
     return {line.about: (line.numbers, line.counted) for line in transcript.shown("s")}
