@@ -26,7 +26,6 @@ from vfsl.align import (
     IdList,
     Limits,
     Normalise,
-    Progress,
     RowPlan,
     RowShare,
     alignment_roles,
@@ -34,7 +33,7 @@ from vfsl.align import (
     mark_server,
     prepare_ids,
 )
-from vfsl.align.limits import NO_CAP, uncapped
+from vfsl.align.state import NO_CAP, note_missing_caps
 from vfsl.channel import Player, Transcript, run_together
 from vfsl.crypto import SCHEME_FOR, SCHEMES
 from vfsl.data import Kind, PartyTable
@@ -247,7 +246,7 @@ class Federation:
         ids = {party: self._ids(party) for party in chosen}
         for party in chosen:
             if party != hub:
-                cautions += uncapped(hub, len(ids[hub]), ids[party], limits, state)
+                cautions += note_missing_caps(hub, len(ids[hub]), ids[party], limits, state)
         roles = alignment_roles(ids, hub, how, self.rng("row order"))
         settings = {"protocol": protocol, "parties": list(chosen), "hub": hub}
         shares, report = self.run("align", roles, settings)
@@ -339,7 +338,7 @@ class Federation:
         cautions: list[str] = []
         how = self._alignments((positives, label_holder), protocol, limits, state, cautions)
         known = self._ids(positives)
-        cautions += uncapped(label_holder, len(plan.overlap), known, limits, state)
+        cautions += note_missing_caps(label_holder, len(plan.overlap), known, limits, state)
         roles: dict[str, Player] = {
             positives: partial(
                 mark_server,
@@ -502,11 +501,11 @@ class Federation:
     ) -> dict[str, Alignment]:
         """How each party takes part; events reach us only from parties in this process."""
 
-        def hear(event: Progress | Caution) -> None:
+        def hear(event: Event | Caution) -> None:
             if isinstance(event, Caution):
                 cautions.append(event.text)
             else:
-                self._emit(self._step, f"{event.party} {event.stage}", event.done, event.total)
+                self._emit(self._step, event.stage, event.done, event.total)
 
         return {
             party: Alignment(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.align import Alignment, Caution, IdList, Progress, RowShare, prepare_ids
+from vfsl.align import Alignment, Caution, IdList, RowShare, prepare_ids
 from vfsl.crypto import SCHEME_FOR
 from vfsl.data import Kind, PartyTable
 from vfsl.data.ids import id_parts
@@ -20,6 +20,7 @@ from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles
 from vfsl.job.schema import Step
+from vfsl.progress import Event
 
 
 def _kind(step: Step) -> tuple[str, str]:
@@ -79,7 +80,7 @@ class Site:
     def alignment(self, protocol: str, cautions: list[str]) -> Alignment:
         """How this party takes part in set intersections; its key and counts outlive the run."""
 
-        def hear(event: Progress | Caution) -> None:
+        def hear(event: Event | Caution) -> None:
             if isinstance(event, Caution):
                 cautions.append(event.text)
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vfsl.align import PROTOCOLS
 from vfsl.report.blocks import Block, Cards, Figures, Heading, Notes, Section, Table, Text, cell
 from vfsl.report.charts import Bar, Chart, Series, bars, histogram, line
 from vfsl.report.words import counted, is_number, listed, number, percent
@@ -130,8 +131,10 @@ def training(steps: Sequence[Step]) -> Section | None:
 
 
 def _protocol(step: Step) -> str:
-    name = step["settings"].get("protocol", "private set intersection")
-    return {"blind-rsa": "blind RSA signatures", "ecdh": "elliptic curves"}.get(name, str(name))
+    """How people call the protocol; by its name where its package is not installed here."""
+    name = str(step["settings"].get("protocol", "private set intersection"))
+    known = PROTOCOLS.get(name)
+    return name if known is None else known.about
 
 
 def _by_party(metrics: Mapping[str, Any], start: str) -> dict[str, Any]:
