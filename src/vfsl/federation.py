@@ -38,8 +38,8 @@ from vfsl.channel import Player, Transcript, run_together
 from vfsl.crypto import SCHEME_FOR, SCHEMES
 from vfsl.data import Kind, PartyTable
 from vfsl.data.checks import check_party_name
-from vfsl.data.ids import id_parts
-from vfsl.data.labels import declare_label
+from vfsl.data.findings import declare_label
+from vfsl.data.table import split_ids
 from vfsl.draws import FIXED, SYSTEM, PrivateSeed, public_rng
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Part, Roles, StepReport
@@ -488,7 +488,7 @@ class Federation:
 
     def _ids(self, party: str) -> IdList:
         table = self.tables[party]
-        parts = id_parts(table.ids, len(table.id_columns))
+        parts = split_ids(table.ids, len(table.id_columns))
         return prepare_ids(party, *parts, **self._id_options)
 
     def _alignments(

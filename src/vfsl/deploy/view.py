@@ -13,7 +13,7 @@ import numpy as np
 from vfsl.align import Alignment, Caution, IdList, RowShare, prepare_ids
 from vfsl.crypto import SCHEME_FOR
 from vfsl.data import Kind, PartyTable
-from vfsl.data.ids import id_parts
+from vfsl.data.table import split_ids
 from vfsl.deploy.config import PartyFile
 from vfsl.deploy.job import SharedJob
 from vfsl.draws import PrivateSeed
@@ -70,7 +70,7 @@ class Site:
 
     def ids(self) -> IdList:
         table = self.own_table()
-        return prepare_ids(self.me, *id_parts(table.ids, len(table.id_columns)))
+        return prepare_ids(self.me, *split_ids(table.ids, len(table.id_columns)))
 
     def own_table(self) -> PartyTable:
         if self.table is None:

@@ -18,7 +18,7 @@ from vfsl.completion.completed import Completion, whole_table
 from vfsl.completion.recommend import Advice
 from vfsl.completion.weights import NAME, hear_confidence, row_weights, tell_confidence
 from vfsl.data import read_table, write_table
-from vfsl.data.ids import id_parts
+from vfsl.data.table import split_ids
 from vfsl.estimators import XGB
 from vfsl.federation import Federation
 from vfsl.job.schema import CompleteStep
@@ -174,7 +174,7 @@ def _folder(work: Work, number: int) -> Path:
 
 def _with_ids(frame: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
     """The index as the given party's id columns, first."""
-    parts = id_parts(frame.index.to_numpy(), len(names))
+    parts = split_ids(frame.index.to_numpy(), len(names))
     taken = set(frame.columns)
     ids = {
         (f"{name} of the row" if name in taken else name): part
