@@ -85,7 +85,7 @@ def figure(title: str, rows: Sequence[Row], every: Sequence[Panels]) -> str:
         viewBox=f"0 0 {_WIDTH:.0f} {top:.0f}",
         width=_WIDTH,
         height=top,
-        roles="img",
+        role="img",
         aria_label=title,
     )
     return str(picture) + "\n"

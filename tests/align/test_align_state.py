@@ -8,7 +8,14 @@ import pytest
 
 from vfsl.align import Limits, SignatureCache, prepare_ids
 from vfsl.align.ids import to_rows
-from vfsl.align.state import ListRecord, PartyState, QuestionRecord, hash_rows, note_missing_caps
+from vfsl.align.state import (
+    NO_CAP,
+    ListRecord,
+    PartyState,
+    QuestionRecord,
+    hash_rows,
+    note_missing_caps,
+)
 from vfsl.errors import ConfigError, LimitReached, ProtocolError, StoreError
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -134,11 +141,11 @@ def test_by_default_a_peer_may_ask_three_times_the_own_list(path):
 
 def test_the_record_of_one_machine_says_what_organisations_would_refuse():
     server = prepare_ids("A", [f"p{i}" for i in range(10)])
-    notes = note_missing_caps("C", 31, server, None, None)
+    notes = note_missing_caps("C", 31, server, Limits(asked=NO_CAP), None)
     assert "A has 10, and between organisations it would answer 30 in 30 days" in notes[0]
     assert "this run only" in notes[1]
-    assert note_missing_caps("C", 30, server, None, {"A": "folder"}) == []
-    assert note_missing_caps("C", 31, server, Limits(), {"A": "folder"}) == []
+    assert note_missing_caps("C", 30, server, Limits(asked=NO_CAP), "folder") == []
+    assert note_missing_caps("C", 31, server, Limits(), "folder") == []
 
 
 def test_the_record_outlives_the_process_and_is_private(tmp_path):

@@ -29,7 +29,6 @@ import hashlib
 import secrets
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -84,22 +83,18 @@ class Limits:
 
 
 def note_missing_caps(
-    client: str,
-    asked: int,
-    server: IdList,
-    limits: Limits | None,
-    state: Mapping[str, Path | str] | None,
+    client: str, asked: int, server: IdList, limits: Limits, state: Path | str | None
 ) -> list[str]:
     """How the questions on one machine differ from those between organisations, for the record."""
     notes = []
     cap, own, party = Limits().cap(len(server)), len(server), server.party
-    if limits is None and asked > cap:
+    if limits.asked == NO_CAP and asked > cap:
         notes.append(
             f"{client} asks {party} about {asked} ids. {party} has {own}, and between "
             f"organisations it would answer {cap} in {Limits().days:g} days unless its asked limit "
             "says otherwise."
         )
-    if not state:
+    if state is None:
         notes.append(f"{party} counts questions for this run only: it has no state folder.")
     return notes
 
