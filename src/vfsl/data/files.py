@@ -33,22 +33,18 @@ from vfsl.data.table import PartyTable
 from vfsl.errors import ConfigError, DataError
 from vfsl.store import replacing
 
-SEPARATORS = (",", ";", "\t")
+_SEPARATORS = (",", ";", "\t")
 _CSV = {".csv", ".tsv"}
 _PARQUET = {".parquet", ".pq"}
 _METADATA = b"vfsl"
 FILE_ROW = "row in the file"
 # Spreadsheets take a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+# Arrow's types of whole numbers, and those of pandas that can have missing cells.
 _WHOLE = {
-    pa.int8(): pd.Int8Dtype(),
-    pa.int16(): pd.Int16Dtype(),
-    pa.int32(): pd.Int32Dtype(),
-    pa.int64(): pd.Int64Dtype(),
-    pa.uint8(): pd.UInt8Dtype(),
-    pa.uint16(): pd.UInt16Dtype(),
-    pa.uint32(): pd.UInt32Dtype(),
-    pa.uint64(): pd.UInt64Dtype(),
+    pa.type_for_alias(f"{sign}int{bits}"): pd.api.types.pandas_dtype(f"{sign.upper()}Int{bits}")
+    for sign in ("", "u")
+    for bits in (8, 16, 32, 64)
 }
 
 
@@ -186,7 +182,7 @@ def write_table(
 ) -> None:
     """Write a table to a CSV or Parquet file, by its suffix; nobody ever sees half a file.
 
-    A CSV file holds text only: kinds are to be declared again, and empty text reads as missing. A
+    A CSV file holds text only: kinds must be declared again, and empty text reads as missing. A
     Parquet file keeps the kinds and types of a :class:`PartyTable`.
 
     Parameters
@@ -194,8 +190,8 @@ def write_table(
     table : PartyTable or DataFrame
     path : str or Path
     foreign : collection of str
-        Columns whose cells or name another party has sent. A spreadsheet would run such a text as
-        a formula if it begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break: in a CSV file
+        Columns whose cells or names another party has sent. A spreadsheet would run such a text as
+        a formula if it begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break; in a CSV file
         it gets an apostrophe in front. Numbers stay numbers, and Parquet files are not changed.
     """
     path = Path(path)
@@ -259,7 +255,7 @@ def _find_separator(path: Path, suffix: str, asked: str | None, ids: Sequence[st
         even = all(len(row) == len(header) for row in rows)
         return sum(name in header for name in ids), even, len(header)
 
-    return max(SEPARATORS, key=fitness)
+    return max(_SEPARATORS, key=fitness)
 
 
 def _read_csv(path: Path, where: str, separator: str) -> dict[str, pa.Array]:
@@ -409,19 +405,12 @@ def _disarm(cell: Any) -> Any:
 
 
 def _has_return(frame: pd.DataFrame) -> bool:
-    def found(cells: Iterable[object]) -> bool:
-        return any(isinstance(cell, str) and "\r" in cell for cell in cells)
-
-    if found(frame.columns):
-        return True
-    for place in range(frame.shape[1]):
-        column = frame.iloc[:, place]
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            cells: Iterable[object] = column.cat.categories
-        elif pd.api.types.is_numeric_dtype(column.dtype):
-            continue
-        else:
-            cells = column
-        if found(cells):
-            return True
-    return False
+    """Whether a name or a cell of text holds a carriage return."""
+    columns = [frame.iloc[:, place] for place in range(frame.shape[1])]
+    texts = [
+        column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
+        for column in columns
+        if not pd.api.types.is_numeric_dtype(column.dtype)
+    ]
+    every: Iterable[object] = itertools.chain(frame.columns, *texts)
+    return any(isinstance(cell, str) and "\r" in cell for cell in every)

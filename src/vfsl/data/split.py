@@ -1,4 +1,4 @@
-"""One pooled table into vertical ones that overlap partly, for experiments where truth is known."""
+"""A pooled table dealt out to parties whose rows overlap in part, so that the truth is known."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ REMAINDERS = ("all", "disjoint")
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The tables of the parties, and what nobody but the experimenter knows.
+    """The tables of the parties, and what only the experimenter knows.
 
     Attributes
     ----------
     tables : dict of str to DataFrame
-        Each with the id column first, its rows in an order of its own.
+        Each has the id column first, and its rows in an order of their own.
     truth : dict of str to Series
         By party: id to the row number of the pooled table.
     overlap : integer array
-        The row numbers of the pooled table that are linkable between all parties.
+        The rows of the pooled table that can be linked between all parties.
     """
 
     tables: dict[str, pd.DataFrame]
@@ -99,7 +99,7 @@ def split_vertically(
 def halves(
     columns: Sequence[str], rng: np.random.Generator | None = None
 ) -> tuple[list[str], list[str]]:
-    """Divide columns between two parties, the first gets the odd one; at random with ``rng``."""
+    """Divide columns between two parties, at random with ``rng``; the first gets the odd one."""
     if len(set(columns)) < max(len(columns), 2):
         raise ConfigError(
             "The columns parameter of halves must have at least two different names. "
@@ -117,7 +117,7 @@ def halves(
 
 
 def draw_fresh_ids(count: int, rng: np.random.Generator, taken: set[str]) -> Array:
-    """Random ids that nobody has; they join ``taken``."""
+    """Random ids that nobody has yet; they join ``taken``."""
     ids = np.empty(count, dtype=object)
     for place in range(count):
         while (text := rng.bytes(8).hex()) in taken:

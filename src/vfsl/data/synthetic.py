@@ -106,8 +106,8 @@ class Synthetic:
     Attributes
     ----------
     tables : dict of str to DataFrame
-        What the parties hold: an ``id`` column, features with missing cells, at A the label, or
-        at A the ids of known positives only.
+        What the parties hold: an ``id`` column, features with missing cells, and at A the label;
+        or at A only the ids of known positives.
     truth : DataFrame
         Everybody, complete: ``id``, all features, the label.
     label : str

@@ -56,7 +56,7 @@ class PartyTable:
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.frame) or list(self.kinds) != list(self.frame.columns):
             raise DataError(
-                f"The table of party {self.party} needs one id a row and one kind a column, in "
+                f"The table of party {self.party} needs one id per row and one kind per column, in "
                 f"column order. Got {len(self.ids):,} ids for {len(self.frame):,} rows and "
                 f"{len(self.kinds)} kinds for {self.frame.shape[1]} columns instead."
             )
@@ -77,12 +77,12 @@ class PartyTable:
         Parameters
         ----------
         frame : pandas.DataFrame
-            Copied, never changed. Its index is dropped, unless it is named as the id.
+            It is copied, never changed. Its index is dropped, unless it is named as the id.
         party : str
             The party's name.
         id : str or list of str
-            The id column, or several that together name a row. Text, or whole numbers, which
-            become their decimal digits.
+            The id column, or several that together name a row. They hold text, or whole numbers,
+            which become their decimal digits.
         kinds : dict, optional
             Column to ``"numeric"``, ``"categorical"`` or ``"label"``. Without it numbers are
             numeric; truth values, text and pandas categories are categorical.
@@ -90,7 +90,7 @@ class PartyTable:
             The column with the target, which is never a feature; missing cells are unknown labels.
             False says that no column is a label, whatever one looks like.
         duplicates : {"error", "first"}
-            Rows that repeat an id are an error, or only the first of them is kept.
+            Refuse rows that repeat an id, or keep only the first of each.
 
         Raises
         ------

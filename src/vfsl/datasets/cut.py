@@ -28,11 +28,11 @@ class Parties:
     ----------
     name : str
     tables : dict of str to DataFrame
-        What the parties hold: an ``id`` column, columns, at A the label; or at A the ids of known
-        positives only, and no label anywhere.
+        What the parties hold: an ``id`` column and features, and at A the label; or at A only the
+        ids of known positives, and no label anywhere.
     test : dict of str to DataFrame
-        Rows kept apart, complete, the same ids at every party that holds columns. With positives,
-        the label is in ``truth`` only.
+        Complete rows that are kept apart, under the same ids at every party that holds columns.
+        With positives, the label is in ``truth`` only.
     truth : DataFrame
         Every row, complete: ``id``, all columns, the label.
     label : str
@@ -240,7 +240,7 @@ def _check_columns(
 
 
 def _halve_pictures(pictures: Array) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Left and right halves, channels first, a column a pixel: the order that ``CNN`` reads."""
+    """Left and right halves, channels first, one column per pixel: the order that ``CNN`` reads."""
     pictures = pictures if pictures.ndim == 4 else pictures[..., None]
     middle = pictures.shape[2] // 2
     sides = []
