@@ -10,9 +10,9 @@ import pandas as pd
 from vfsl.align import RowPlan, RowShare
 from vfsl.data import Encoder, PartyTable, halves
 from vfsl.datasets import Dataset, load
-from vfsl.estimators.descent import Floats
 from vfsl.federation import Federation
 from vfsl.pu.bags import Booleans
+from vfsl.values import Floats
 
 
 @dataclass(frozen=True, eq=False)
