@@ -13,7 +13,8 @@ import pandas as pd
 from vfsl.align import RowPlan, RowShare
 from vfsl.completion import completer, find
 from vfsl.completion.registry import METHODS
-from vfsl.data import Kind, PartyTable, halves, load, make_parties
+from vfsl.data import Kind, PartyTable, halves, make_parties
+from vfsl.datasets import load
 from vfsl.errors import DataError
 from vfsl.federation import simulate
 from vfsl.values import Array

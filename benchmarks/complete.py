@@ -24,7 +24,7 @@ from vfsl.align import RowPlan, RowShare
 from vfsl.completion.columns import MEAN, verdict
 from vfsl.completion.downstream import WAYS
 from vfsl.completion.fedpsg import FedPSG
-from vfsl.data import available
+from vfsl.datasets import available
 from vfsl.errors import DataError
 from vfsl.federation import simulate
 from vfsl.parallel import apart

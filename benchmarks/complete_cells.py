@@ -18,7 +18,8 @@ from vfsl.completion.crossfit import skill
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.completion.recommend import Advice
 from vfsl.completion.routing import LOW
-from vfsl.data import Kind, PartyTable, halves, load
+from vfsl.data import Kind, PartyTable, halves
+from vfsl.datasets import load
 from vfsl.estimators import XGB, Association, Part, Roles
 from vfsl.federation import Federation, simulate
 from vfsl.values import Array

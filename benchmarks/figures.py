@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vfsl.report.svg import Scale, padded, tag, tick_text, ticks
+from vfsl.report.svg import Scale, label_ticks, place_ticks, tag, widen
 
 Row = Mapping[str, Any]
 _WIDTH, _LABELS, _STEP, _HEAD, _FOOT = 720.0, 290.0, 19.0, 34.0, 44.0
@@ -85,7 +85,7 @@ def figure(title: str, rows: Sequence[Row], every: Sequence[Panels]) -> str:
         viewBox=f"0 0 {_WIDTH:.0f} {top:.0f}",
         width=_WIDTH,
         height=top,
-        roles="img",
+        role="img",
         aria_label=title,
     )
     return str(picture) + "\n"
@@ -93,11 +93,11 @@ def figure(title: str, rows: Sequence[Row], every: Sequence[Panels]) -> str:
 
 def _panel(title: str, what: str, lines: Sequence[Line], height: float) -> Iterator[Markup]:
     ends = [line.value + side * line.deviation for line in lines for side in (-1, 1)]
-    across = Scale(*padded(ends), _LABELS, _WIDTH - 20)
+    across = Scale(*widen(ends), _LABELS, _WIDTH - 20)
     base = height - _FOOT
     yield tag("text", title, x="8", y="20", class_="head")
-    values = ticks(across.low, across.high, 7)
-    for value, text in zip(values, tick_text(values), strict=True):
+    values = place_ticks(across.low, across.high, 7)
+    for value, text in zip(values, label_ticks(values), strict=True):
         x = across(value)
         yield tag("line", x1=x, x2=x, y1=_HEAD - 6, y2=base, class_="grid")
         yield tag("text", text, x=x, y=base + 16, class_="tick", text_anchor="middle")

@@ -18,7 +18,8 @@ from benchmarks.memory import PeakMemory
 from benchmarks.table import Outcome, judged
 from vfsl.align import RowPlan, RowShare
 from vfsl.channel.transcript import Entry
-from vfsl.data import Encoder, PartyTable, load, make_parties
+from vfsl.data import Encoder, PartyTable, make_parties
+from vfsl.datasets import load
 from vfsl.errors import DataError
 from vfsl.estimators import LogisticRegression
 from vfsl.federation import Federation, simulate

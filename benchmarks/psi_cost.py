@@ -11,13 +11,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.memory import PeakMemory
-from vfsl.align.blind_rsa import RsaKey, in_threads
-from vfsl.align.byterows import ByteRows, rows_of
-from vfsl.align.ecdh import CurveKey
-from vfsl.align.ids import DIGEST_BYTES, prepare_ids
-from vfsl.align.modular import bytes_of, numbers_of
-from vfsl.align.options import Alignment
-from vfsl.align.protocol import align
+from vfsl.align import Alignment, CurveKey, RsaKey, align, prepare_ids
+from vfsl.align.blind_rsa import in_threads, to_bytes, to_numbers
+from vfsl.align.ids import DIGEST_BYTES, ByteRows, to_rows
 from vfsl.channel import Transcript
 from vfsl.parallel import cores
 
@@ -29,20 +25,20 @@ def raw_rates(protocol: str = "blind-rsa", security: int = 128, ids: int = 512) 
     big-number library; for ecdh it is hashing to the curve with one multiplication, and one
     multiplication alone.
     """
-    random = rows_of(os.urandom(DIGEST_BYTES * ids), DIGEST_BYTES)
+    random = to_rows(os.urandom(DIGEST_BYTES * ids), DIGEST_BYTES)
     rates: dict[str, Any] = {"protocol": protocol, "security": security, "cores": cores()}
     if protocol == "ecdh":
         scalar = CurveKey.generate()
         rates["hashed_multiplications_one_core"] = ids / _seconds(lambda: scalar.values(random))
-        points = rows_of(scalar.public * ids, DIGEST_BYTES)
+        points = to_rows(scalar.public * ids, DIGEST_BYTES)
         rates["multiplications_one_core"] = ids / _seconds(lambda: scalar.answer(points))
         return rates
     key = RsaKey.generate(security)
-    elements = rows_of(os.urandom(key.width * ids), key.width)
+    elements = to_rows(os.urandom(key.width * ids), key.width)
 
     def sign(rows: ByteRows) -> bytes:
-        numbers = [number % key.modulus for number in numbers_of(rows)]
-        return bytes_of(key.sign_crt(numbers), key.width)
+        numbers = [number % key.modulus for number in to_numbers(rows)]
+        return to_bytes(key.sign_crt(numbers), key.width)
 
     rates["signatures_one_core"] = ids / _seconds(lambda: sign(elements))
     start = time.process_time()

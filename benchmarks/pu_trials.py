@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
-from vfsl.data import Dataset, Encoder, PartyTable, halves, load
+from vfsl.data import Encoder, PartyTable, halves
+from vfsl.datasets import Dataset, load
 from vfsl.federation import Federation
 from vfsl.pu.bags import Booleans
 from vfsl.values import Floats

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.rivals.harness import Problem, View
-from vfsl.data import Dataset, PartyTable, available, halves, load
+from vfsl.data import PartyTable, halves
+from vfsl.datasets import Dataset, available, load
 from vfsl.errors import DataError
 from vfsl.evidence.columns import KINDS
 from vfsl.evidence.encoders import CNN, MLP, Inputs, Recipe

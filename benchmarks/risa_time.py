@@ -11,7 +11,8 @@ from benchmarks.memory import PeakMemory
 from benchmarks.risa_data import Task, make_case, party_tables, require, split_rows
 from benchmarks.rivals.harness import Problem
 from vfsl.align import RowPlan, RowShare
-from vfsl.data import Kind, load
+from vfsl.data import Kind
+from vfsl.datasets import load
 from vfsl.evidence import RISA
 from vfsl.evidence.encoders import build_network
 from vfsl.evidence.opinion import evidence_of, fuse, losses, opinion_of

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.figures import Panels, figure
 from vfsl import store
 from vfsl.record import versions
-from vfsl.report.words import rounded
+from vfsl.report.words import write_rounded
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,10 @@ class Outcome:
         lines = [f"# {self.title}", "", f"Measured by `vfsl bench run {self.name}`.", ""]
         for columns, rows in self.tables():
             lines += [_line(columns), _line(["---"] * len(columns))]
-            lines += [*(_line([rounded(row.get(name)) for name in columns]) for row in rows), ""]
+            lines += [
+                *(_line([write_rounded(row.get(name)) for name in columns]) for row in rows),
+                "",
+            ]
         lines += [f"- {note}" for note in self.notes]
         lines += [f"- {name}: {value}" for name, value in self.machine.items()]
         return "\n".join(lines) + "\n"
@@ -76,7 +79,7 @@ class Outcome:
         made = [
             latex_table(
                 [_escaped(name) for name in columns],
-                [[_escaped(rounded(row.get(name))) for name in columns] for row in rows],
+                [[_escaped(write_rounded(row.get(name))) for name in columns] for row in rows],
             )
             for columns, rows in self.tables()
         ]

@@ -21,12 +21,12 @@ import pandas as pd
 
 from vfsl import rows
 from vfsl.align import Limits, Normalise, RowPlan, RowShare
-from vfsl.align.limits import NO_CAP, uncapped
+from vfsl.align.state import NO_CAP, note_missing_caps
 from vfsl.channel import Channel, Player, Transcript, run_together
 from vfsl.crypto import SCHEMES
 from vfsl.data import PartyTable
 from vfsl.data.checks import check_party_name
-from vfsl.data.labels import declare_label
+from vfsl.data.findings import declare_label
 from vfsl.draws import FIXED, SYSTEM, PrivateSeed, public_rng
 from vfsl.errors import ConfigError
 from vfsl.parts import Part, Roles
@@ -557,9 +557,8 @@ class Federation:
         notes = list(outcome.notes)
         for party in answer:
             site = self.sites[party]
-            limits = None if site.alignment.limits.asked == NO_CAP else site.alignment.limits
-            state = site.alignment.state
-            notes += uncapped(asks, asked, site.ids(), limits, {party: state} if state else None)
+            terms = site.alignment
+            notes += note_missing_caps(asks, asked, site.ids(), terms.limits, terms.state)
         return replace(outcome, notes=tuple(notes))
 
     def _fingerprint(self, party: str, table: PartyTable) -> str:

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.align import Alignment, Caution, IdList, Limits, Progress, RowShare, prepare_ids
+from vfsl.align import Alignment, Caution, IdList, Limits, RowShare, prepare_ids
 from vfsl.channel import Channel, Transcript
 from vfsl.crypto import SCHEME_FOR
 from vfsl.data import Kind, PartyTable
-from vfsl.data.ids import id_parts
+from vfsl.data.table import split_ids
 from vfsl.draws import PrivateSeed, public_rng
 from vfsl.errors import ConfigError
 from vfsl.parts import Part, Roles, labels_of
@@ -283,17 +283,17 @@ class Site:
     def ids(self) -> IdList:
         """The party's ids, made comparable."""
         table = self.own_table()
-        parts = id_parts(table.ids, len(table.id_columns))
+        parts = split_ids(table.ids, len(table.id_columns))
         return prepare_ids(self.me, *parts, **self.alignment.id_options)
 
     def intersection(self, step: str, protocol: str, notes: list[str]) -> Alignment:
         """How this party takes part in a set intersection; cautions go to ``notes``."""
 
-        def listen(event: Progress | Caution) -> None:
+        def listen(event: Event | Caution) -> None:
             if isinstance(event, Caution):
                 notes.append(event.text)
             else:
-                self.tell(step, f"{event.party} {event.stage}", event.done, event.total)
+                self.tell(step, event.stage, event.done, event.total)
 
         terms = self.alignment
         return Alignment(

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks import pu, pu_baselines, pu_trials
 from benchmarks.peers import PeerMissing
-from vfsl.data import load
+from vfsl.datasets import load
 from vfsl.errors import DataError
 
 

@@ -22,7 +22,7 @@ from benchmarks.risa import (
     with_twice_the_rows,
 )
 from benchmarks.risa_data import Task, make_case, split_rows
-from vfsl.data import available, load
+from vfsl.datasets import available, load
 
 DIGITS = Task("digits", 300, 200, epochs=2)
 

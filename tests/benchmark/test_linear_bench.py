@@ -10,7 +10,8 @@ from sklearn.model_selection import train_test_split
 from benchmarks import linear
 from benchmarks.linear import Sizes, bootstrap_counts, flows_of, goals, of_ids, split, timed
 from vfsl.channel.transcript import Entry
-from vfsl.data import PartyTable, available
+from vfsl.data import PartyTable
+from vfsl.datasets import available
 from vfsl.errors import DataError
 
 TINY = Sizes(rows=300, refine=(0,), bags=2, large=2_000)

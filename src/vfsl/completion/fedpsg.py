@@ -16,7 +16,7 @@ from vfsl.completion.picture import picture
 from vfsl.completion.sides import Completable, check_pair
 from vfsl.completion.vfpum import Stop
 from vfsl.data import check_labels
-from vfsl.data.checks import check_choice, check_count, check_share
+from vfsl.data.checks import check_choice, check_count, check_fraction
 from vfsl.errors import ConfigError
 from vfsl.progress import OnEvent
 from vfsl.record import StepRecord
@@ -171,7 +171,7 @@ class FedPSG:
         check_choice("FedPSG", "preset", self.preset, tuple(PRESETS))
         check_choice("FedPSG", "shift", self.shift, ("auto", "none"))
         check_count("FedPSG", "folds", self.folds, 2)
-        check_share("FedPSG", "miss", self.miss)
+        check_fraction("FedPSG", "miss", self.miss)
         several = isinstance(self.base, Sequence) and not isinstance(self.base, str)
         bases: Any = self.base if several else [self.base]
         if not len(bases):
@@ -209,5 +209,5 @@ class FedPSG:
                 "instead."
             )
         if tau is not None and tau != "auto":
-            check_share("FedPSG", "tau", tau)
+            check_fraction("FedPSG", "tau", tau)
         return tau

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vfsl.data.checks import check_share
+from vfsl.data.checks import check_fraction
 
 HIGH, LOW, CONSTANT = "high", "low", "constant"
 RARE = "rare values"  # why a column is routed: its values are too rare for a linear base
@@ -38,7 +38,7 @@ class Route:
 
 def by_association(strengths: Mapping[str, float], tau: float) -> list[Route]:
     """The seed's rule: μ_q > τ, strictly, is predicted; the rest is not."""
-    check_share("by_association", "tau", tau)
+    check_fraction("by_association", "tau", tau)
     return [
         Route(name, HIGH if strength > tau else LOW, "association", float(strength), tau)
         for name, strength in strengths.items()

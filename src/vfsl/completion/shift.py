@@ -17,7 +17,7 @@ from vfsl.completion.conformal import odds
 from vfsl.completion.selection import Floats
 from vfsl.completion.sides import Side
 from vfsl.data import Encoder
-from vfsl.data.checks import check_share
+from vfsl.data.checks import check_fraction
 from vfsl.parts import Roles
 from vfsl.values import Disclosure, Disclosures
 
@@ -65,7 +65,7 @@ class MeasureShift:
         self, channel: Channel, side: Side | None, *, roles: Roles, rng: np.random.Generator
     ) -> Shift | None:
         """One party's side; the missing party gets the answer."""
-        check_share("MeasureShift", "least", self.least)
+        check_fraction("MeasureShift", "least", self.least)
         channel = channel.within(self.name, DISCLOSURES)
         given = roles.feature_holders[0]
         if channel.me == given and side is not None:

@@ -50,7 +50,7 @@ from vfsl.completion.selection import (
 from vfsl.completion.sides import Components, Side, context_table, principal
 from vfsl.completion.targets import Target
 from vfsl.data import PartyTable
-from vfsl.data.checks import check_choice, check_count, check_share
+from vfsl.data.checks import check_choice, check_count, check_fraction
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.store import Checkpoints
@@ -366,8 +366,8 @@ class VFPUM:
     def check(self) -> None:
         """Refuse parameters that make no sense."""
         make_pair(self.base)
-        check_share("VFPUM", "alpha", self.alpha)
-        check_share("VFPUM", "k", self.k)
+        check_fraction("VFPUM", "alpha", self.alpha)
+        check_fraction("VFPUM", "k", self.k)
         if self.k == 0:
             raise ConfigError("The k parameter of VFPUM must be above 0. Got 0 instead.")
         check_count("VFPUM", "rounds", self.rounds, 1)

@@ -14,7 +14,7 @@ import pandas as pd
 from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.data.aggregates import histogram
-from vfsl.data.checks import check_choice, check_count, check_share
+from vfsl.data.checks import check_choice, check_count, check_fraction
 from vfsl.errors import ConfigError
 from vfsl.evidence.deep import need_torch
 from vfsl.evidence.encoders import CNN, recipe_for
@@ -369,7 +369,7 @@ class RISA:
         for name in ("epochs", "batch_size", "every", "self_steps", "checkpoint_every"):
             check_count("RISA", name, getattr(self, name), 1)
         for name in ("tau_p", "tau_0", "held_out"):
-            check_share("RISA", name, getattr(self, name))
+            check_fraction("RISA", name, getattr(self, name))
         if not self.tau_0 > 0:
             raise ConfigError(
                 f"The tau_0 parameter of RISA must be above 0. Got {self.tau_0!r} instead."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from vfsl.data.checks import check_choice, check_count, check_share
+from vfsl.data.checks import check_choice, check_count, check_fraction
 from vfsl.errors import ConfigError
 from vfsl.evidence.opinion import FUSIONS
 
@@ -96,7 +96,7 @@ def switches_of(
     check_choice("RISA", "absent switch", made.absent, ABSENT)
     check_choice("RISA", "fusion switch", made.fusion, FUSIONS)
     check_choice("RISA", "removal switch", made.removal, REMOVAL)
-    check_share("RISA", "party_loss switch", made.party_loss)
-    check_share("RISA", "pseudo_weight switch", made.pseudo_weight)
+    check_fraction("RISA", "party_loss switch", made.party_loss)
+    check_fraction("RISA", "pseudo_weight switch", made.pseudo_weight)
     check_count("RISA", "repeats switch", made.repeats, 1)
     return made

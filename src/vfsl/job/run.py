@@ -13,7 +13,7 @@ from typing import Any
 from vfsl import store
 from vfsl.completion import Completion
 from vfsl.data import PartyTable, check_labels, read_table
-from vfsl.data.labels import Ask, declare_label
+from vfsl.data.findings import Ask, declare_label
 from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError, InputError, StoreError
 from vfsl.federation import Federation

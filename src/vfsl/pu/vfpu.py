@@ -23,7 +23,7 @@ import pandas as pd
 
 from vfsl.channel import Channel
 from vfsl.data import check_labels
-from vfsl.data.checks import check_choice, check_count, check_share
+from vfsl.data.checks import check_choice, check_count, check_fraction
 from vfsl.errors import ConfigError
 from vfsl.federation import Federation
 from vfsl.parts import ModelShare, Part, Roles, Seen, places_in_training, scores_with_kept
@@ -405,9 +405,9 @@ class VFPU:
         ):
             check_count("VFPU", name, value, least)
         if promote is not None:
-            check_share("VFPU", "promote", promote)
-        check_share("VFPU", "spy_share", self.spy_share)
-        check_share("VFPU", "spy_threshold", self.spy_threshold)
+            check_fraction("VFPU", "promote", promote)
+        check_fraction("VFPU", "spy_share", self.spy_share)
+        check_fraction("VFPU", "spy_threshold", self.spy_threshold)
         return Settings(
             outer,
             self.rounds,

@@ -20,7 +20,8 @@ from sklearn.ensemble import (
 from sklearn.metrics import roc_auc_score
 
 from tests.estimators.trees.tree_cases import BFV, PAILLIER, PLAIN, scores, splits, table_of, train
-from vfsl.data import available, halves, load
+from vfsl.data import halves
+from vfsl.datasets import available, load
 from vfsl.estimators import GBDT, LGB, XGB, Part, RandomForest
 from vfsl.estimators.trees import splits as tree_splits
 

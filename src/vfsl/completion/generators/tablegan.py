@@ -21,7 +21,7 @@ from vfsl.completion.generators.square import (
 from vfsl.completion.layers import uniform
 from vfsl.completion.mixed import MixedEncoder, Span
 from vfsl.completion.training import Task, descend
-from vfsl.data.checks import check_share
+from vfsl.data.checks import check_fraction
 from vfsl.errors import ConfigError
 from vfsl.values import Array
 
@@ -78,7 +78,7 @@ class TableGAN(DeepGenerator):
         super()._check()
         self._at_least(latent=1, channels=1, rate=0.0, information=0.0, classification=0.0)
         self._at_least(slack_mean=0.0, slack_deviation=0.0, generator_steps=1, matches=1)
-        check_share("TableGAN", "memory", self.memory)
+        check_fraction("TableGAN", "memory", self.memory)
         if self.patience is not None:
             raise ConfigError(
                 "The patience parameter of TableGAN must be None: losses of a GAN do not say when "

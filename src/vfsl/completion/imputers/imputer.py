@@ -19,7 +19,7 @@ from vfsl.completion.layers import Layout, Pieces, source_from
 from vfsl.completion.mixed import MixedEncoder, NumberCoding
 from vfsl.completion.training import Task
 from vfsl.data import PartyTable
-from vfsl.data.checks import check_choice, check_count, check_rng, check_share
+from vfsl.data.checks import check_choice, check_count, check_fraction, check_rng
 from vfsl.errors import DataError
 from vfsl.parallel import using_threads
 from vfsl.values import Array
@@ -77,7 +77,7 @@ class Imputer(Deep):
         where = type(self).__name__
         check_choice(where, "masking", self.masking, MASKINGS)
         check_choice(where, "scaling", self.scaling, SCALINGS)
-        check_share(where, "hint", self.hint)
+        check_fraction(where, "hint", self.hint)
         check_count(where, "pieces", self.pieces, 0)
         self._at_least(width=1, rate=0.0, adversarial=0.0, reconstruction=0.0)
 

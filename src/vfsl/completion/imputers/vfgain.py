@@ -19,7 +19,7 @@ from vfsl.completion.imputers.shares import EmbedderShare, FillerShare
 from vfsl.completion.imputers.split import Plan
 from vfsl.completion.sides import Completable, check_pair
 from vfsl.data import PartyTable, check_labels
-from vfsl.data.checks import check_count, check_share
+from vfsl.data.checks import check_count, check_fraction
 from vfsl.errors import ConfigError, DataError
 
 
@@ -183,5 +183,5 @@ class VFGAIN:
         for name in ("epochs", "batch_size", "patience", "embedding", "width", "threads"):
             check_count("VFGAIN", name, getattr(self, name), 1)
         check_count("VFGAIN", "pieces", self.pieces, 0)
-        check_share("VFGAIN", "hint", self.hint)
+        check_fraction("VFGAIN", "hint", self.hint)
         return Plan(**{field.name: getattr(self, field.name) for field in fields(Plan)})

@@ -19,7 +19,7 @@ from vfsl.align import (
     prepare_ids,
 )
 from vfsl.align.intersect import intersect_client
-from vfsl.align.protocol import DISCLOSURES
+from vfsl.align.roles import DISCLOSURES
 from vfsl.channel import Transcript, run_together, wire
 from vfsl.errors import ConfigError, DataError, ProtocolError
 

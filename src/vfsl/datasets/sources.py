@@ -1,8 +1,12 @@
-"""One reader for each public data set, with that set's own traps dealt with."""
+"""What loading a public data set gives, and one reader for each set, with that set's own traps."""
 
 from __future__ import annotations
 
 import http.client
+import importlib
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -10,60 +14,25 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 
-from vfsl.data.dataset import Dataset, cifar_images, kinds_of, mnist_images
-from vfsl.data.table import PartyTable
+from vfsl.data import Kind, PartyTable
 from vfsl.errors import DataError
+from vfsl.store import read_arrays
 from vfsl.values import Array
 
-# Name to file stem, id column, target column, task.
-FATE = {
-    "breast": ("breast", "id", "y", "binary"),
-    "default_credit": ("default_credit", "id", "y", "binary"),
-    "vehicle": ("vehicle_scale", "id", "y", "multiclass"),
-    "student": ("student", "id", "y", "regression"),
-    "motor": ("motor", "idx", "motor_speed", "regression"),
-    "dvisits": ("dvisits", "id", "doctorco", "count"),
-    "ionosphere": ("ionosphere_scale", "sid", "label", "binary"),
-}
 # Always the same order, so that a row number means the same row everywhere.
 _SHUFFLE_SEED = 20081114
 
-_CENSUS = [
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "label",
-]
+_CENSUS_NAMES = (
+    "age workclass fnlwgt education education-num marital-status occupation relationship race sex "
+    "capital-gain capital-loss hours-per-week native-country label"
+)
+_CENSUS = _CENSUS_NAMES.split()
 # The names of OpenML's bank-marketing, which calls them V1 to V16.
-_BANK_OPENML = [
-    "age",
-    "job",
-    "marital",
-    "education",
-    "default",
-    "balance",
-    "housing",
-    "loan",
-    "contact",
-    "day",
-    "month",
-    "duration",
-    "campaign",
-    "pdays",
-    "previous",
-    "poutcome",
-]
+_BANK_NAMES = (
+    "age job marital education default balance housing loan contact day month duration campaign "
+    "pdays previous poutcome"
+)
+_BANK_OPENML = _BANK_NAMES.split()
 _CREDIT_LABEL = "default.payment.next.month"
 _CREDIT_CODES = ("SEX", "EDUCATION", "MARRIAGE")
 _CREDIT = [
@@ -74,6 +43,101 @@ _CREDIT = [
     *(f"BILL_AMT{month}" for month in range(1, 7)),
     *(f"PAY_AMT{month}" for month in range(1, 7)),
 ]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A public data set, ready to split between parties.
+
+    Attributes
+    ----------
+    name : str
+    frame : pandas.DataFrame
+        All rows and columns, pooled, without an id. Only the label when there are ``images``.
+    label : str
+        The target's column.
+    task : {"binary", "multiclass", "regression", "count"}
+    kinds : dict of str to Kind
+    source : str
+        Where it came from.
+    notes : tuple of str
+        What was done to it, and what to beware of.
+    part : array of str, optional
+        The publisher's own division, such as ``"train"`` and ``"test"``, by row.
+    tables : dict of str to PartyTable
+        Ready vertical tables, for sets that were published divided.
+    images : Images, optional
+        Pictures in the row order of ``frame``.
+    """
+
+    name: str
+    frame: pd.DataFrame
+    label: str
+    task: str
+    kinds: dict[str, Kind]
+    source: str
+    notes: tuple[str, ...] = ()
+    part: Array | None = None
+    tables: dict[str, PartyTable] = field(default_factory=dict)
+    images: Images | None = None
+
+
+class Images:
+    """Pictures of a data set, row by row; nothing is read or decoded before the first use.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Rows, height, width, and 3 for colour.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], open: Callable[[], Callable[[Array], Array]]
+    ) -> None:
+        self.shape = shape
+        self._open = open
+        self._take: Callable[[Array], Array] | None = None
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Array:
+        """The pictures of these rows (a number, a slice or row numbers) as uint8."""
+        if self._take is None:
+            self._take = self._open()
+        chosen = np.arange(len(self))[rows]
+        taken = self._take(np.atleast_1d(chosen))
+        return taken if np.ndim(chosen) else taken[0]
+
+
+def find_kinds(
+    frame: pd.DataFrame, label: str, categorical: tuple[str, ...] = ()
+) -> dict[str, Kind]:
+    """Kinds by type; codes that only look like numbers are listed in ``categorical``."""
+    kinds = {}
+    for name, values in frame.items():
+        number = pd.api.types.is_numeric_dtype(values.dtype) and values.dtype != bool
+        kinds[str(name)] = Kind.NUMERIC if number and name not in categorical else Kind.CATEGORICAL
+    kinds[label] = Kind.LABEL
+    return kinds
+
+
+# ---- tables -----------------------------------------------------------------------------------
+
+
+def read_sklearn(name: str, task: str) -> Dataset:
+    """A set that comes with scikit-learn; its classes are numbered."""
+    # Imported here: it takes a second, and most runs read their own tables.
+    import sklearn.datasets
+
+    bunch = getattr(sklearn.datasets, f"load_{name}")(as_frame=True)
+    frame: pd.DataFrame = bunch.frame.copy()
+    notes: tuple[str, ...] = ()
+    if task != "regression":
+        classes = ", ".join(f"{code} = {text}" for code, text in enumerate(bunch.target_names))
+        frame["target"] = frame["target"].astype(np.int64)
+        notes = (f"Classes: {classes}.",)
+    return Dataset(name, frame, "target", task, find_kinds(frame, "target"), "scikit-learn", notes)
 
 
 def read_census(folder: Path, raw: bool) -> Dataset:
@@ -109,7 +173,7 @@ def _census(frame: pd.DataFrame, source: str, part: Array | None) -> Dataset:
     frame["label"] = frame["label"].str.rstrip(".")
     notes = ("Rows are those of adult.data, then of adult.test.",) if part is not None else ()
     return Dataset(
-        "census", frame, "label", "binary", kinds_of(frame, "label"), source, notes, part
+        "census", frame, "label", "binary", find_kinds(frame, "label"), source, notes, part
     )
 
 
@@ -145,7 +209,7 @@ def _bank(
             f"pdays is missing where the file has {never}, never contacted.",
         )
     notes += ("'unknown' is left as a category of its own.",)
-    return Dataset("bank", frame, "y", "binary", kinds_of(frame, "y"), source, notes)
+    return Dataset("bank", frame, "y", "binary", find_kinds(frame, "y"), source, notes)
 
 
 def read_credit(folder: Path, raw: bool) -> Dataset:
@@ -163,14 +227,15 @@ def fetch_credit(raw: bool) -> Dataset:
 
 
 def _credit(frame: pd.DataFrame, source: str) -> Dataset:
-    kinds = kinds_of(frame, _CREDIT_LABEL, categorical=_CREDIT_CODES)
+    kinds = find_kinds(frame, _CREDIT_LABEL, categorical=_CREDIT_CODES)
     notes = ("SEX, EDUCATION and MARRIAGE are codes, hence categorical.",)
     return Dataset("credit", frame, _CREDIT_LABEL, "binary", kinds, source, notes)
 
 
-def read_fate(name: str, folder: Path, raw: bool) -> Dataset:
+def read_fate(
+    name: str, stem: str, key: str, label: str, task: str, folder: Path, raw: bool
+) -> Dataset:
     """FATE's ready split: guest holds the label, host features; joined on the id as ``frame``."""
-    stem, key, label, task = FATE[name]
     tables: dict[str, PartyTable] = {}
     notes: list[str] = []
     for side in ("guest", "host"):
@@ -183,13 +248,13 @@ def read_fate(name: str, folder: Path, raw: bool) -> Dataset:
             id=key,
             label=label if side == "guest" else False,
         )
-    frame = _joined(tables, label)
+    frame = _join(tables, label)
     source = f"FATE examples, {stem}_hetero"
-    kinds = kinds_of(frame, label)
-    return Dataset(f"fate-{name}", frame, label, task, kinds, source, tuple(notes), None, tables)
+    kinds = find_kinds(frame, label)
+    return Dataset(name, frame, label, task, kinds, source, tuple(notes), None, tables)
 
 
-def _joined(tables: dict[str, PartyTable], label: str) -> pd.DataFrame:
+def _join(tables: dict[str, PartyTable], label: str) -> pd.DataFrame:
     """Both sides' columns by id, in guest order; the label last, shared names prefixed by side."""
     guest, host = tables["guest"], tables["host"]
     both = set(guest.columns) & set(host.columns)
@@ -222,36 +287,8 @@ def read_criteo(folder: Path, raw: bool) -> Dataset:
     frame = frame[[*numbers, *codes, "label"]]
     part = np.repeat(list(parts), [len(rows) for rows in parts.values()])
     notes = ("A sample of 8,000 rows; many categories occur once.",)
-    kinds = kinds_of(frame, "label")
+    kinds = find_kinds(frame, "label")
     return Dataset("criteo", frame, "label", "binary", kinds, "Criteo display ads", notes, part)
-
-
-def read_mnist(folder: Path, raw: bool) -> Dataset:
-    path = folder / "mnist" / "mnist.npz"
-    frame, part = _image_labels(path)
-    kinds, images = kinds_of(frame, "label"), mnist_images(path, len(frame))
-    return Dataset("mnist", frame, "label", "multiclass", kinds, "MNIST", part=part, images=images)
-
-
-def read_cifar10(folder: Path, raw: bool) -> Dataset:
-    path = folder / "cifar10" / "cifar10_original_jpeg_bytes.npz"
-    frame, part = _image_labels(path)
-    kinds, images = kinds_of(frame, "label"), cifar_images(path, len(frame))
-    notes = ("Decoded JPEG: about 8 grey levels RMSE from the lossless originals.",)
-    return Dataset(
-        "cifar10", frame, "label", "multiclass", kinds, "CIFAR-10", notes, part, images=images
-    )
-
-
-def _image_labels(path: Path) -> tuple[pd.DataFrame, Array]:
-    try:
-        # Members are read one by one, so the pictures stay on disk.
-        with np.load(path, allow_pickle=False) as content:
-            labels = {part: content[f"y_{part}"] for part in ("train", "test")}
-    except (ValueError, OSError, EOFError, KeyError, BadZipFile) as error:
-        raise DataError(f"The file {path} is damaged: {type(error).__name__}.") from None
-    frame = pd.DataFrame({"label": np.concatenate(list(labels.values())).astype(np.int64)})
-    return frame, np.repeat(list(labels), [len(values) for values in labels.values()])
 
 
 def _fetch(
@@ -281,3 +318,78 @@ def _fetch(
             features[column] = features[column].astype(object)
             features[column] = pd.Series(features[column].tolist())
     return features, bunch.target.astype(str).reset_index(drop=True)
+
+
+# ---- pictures ---------------------------------------------------------------------------------
+
+
+def read_mnist(folder: Path, raw: bool) -> Dataset:
+    path = folder / "mnist" / "mnist.npz"
+    frame, part = _image_labels(path)
+    kinds, images = find_kinds(frame, "label"), open_mnist(path, len(frame))
+    return Dataset("mnist", frame, "label", "multiclass", kinds, "MNIST", part=part, images=images)
+
+
+def read_cifar10(folder: Path, raw: bool) -> Dataset:
+    path = folder / "cifar10" / "cifar10_original_jpeg_bytes.npz"
+    frame, part = _image_labels(path)
+    kinds, images = find_kinds(frame, "label"), open_cifar10(path, len(frame))
+    notes = ("Decoded JPEG: about 8 grey levels RMSE from the lossless originals.",)
+    return Dataset(
+        "cifar10", frame, "label", "multiclass", kinds, "CIFAR-10", notes, part, images=images
+    )
+
+
+def _image_labels(path: Path) -> tuple[pd.DataFrame, Array]:
+    try:
+        # Members are read one by one, so the pictures stay on disk.
+        with np.load(path, allow_pickle=False) as content:
+            labels = {part: content[f"y_{part}"] for part in ("train", "test")}
+    except (ValueError, OSError, EOFError, KeyError, BadZipFile) as error:
+        raise DataError(f"The file {path} is damaged: {type(error).__name__}.") from None
+    frame = pd.DataFrame({"label": np.concatenate(list(labels.values())).astype(np.int64)})
+    return frame, np.repeat(list(labels), [len(values) for values in labels.values()])
+
+
+def open_mnist(path: Path, count: int) -> Images:
+    def open_file() -> Callable[[Array], Array]:
+        arrays = read_arrays(path)
+        pixels = np.concatenate([arrays["x_train"], arrays["x_test"]])
+        return lambda rows: pixels[rows]
+
+    return Images((count, 28, 28), open_file)
+
+
+def open_cifar10(path: Path, count: int) -> Images:
+    def open_file() -> Callable[[Array], Array]:
+        picture = _import_pillow()
+        arrays = read_arrays(path)
+        places = [
+            (arrays[f"jpg_{part}"], start, stop)
+            for part in ("train", "test")
+            for start, stop in zip(arrays[f"off_{part}"], arrays[f"off_{part}"][1:], strict=False)
+        ]
+
+        def decode(row: int) -> Array:
+            content, start, stop = places[row]
+            image = picture.open(io.BytesIO(content[start:stop].tobytes()))
+            return np.asarray(image.convert("RGB"), dtype=np.uint8)
+
+        def take(rows: Array) -> Array:
+            if not len(rows):
+                return np.empty((0, 32, 32, 3), dtype=np.uint8)
+            return np.stack([decode(int(row)) for row in rows])
+
+        return take
+
+    return Images((count, 32, 32, 3), open_file)
+
+
+def _import_pillow() -> Any:
+    try:
+        return importlib.import_module("PIL.Image")
+    except ImportError:
+        raise DataError(
+            "The pictures of data set 'cifar10' are JPEG and need Pillow to decode; "
+            "install it with pip install 'vfsl[deep]'."
+        ) from None

@@ -8,25 +8,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfsl.data import text
+from vfsl.data.columns import guess_column, read_numbers, to_cells
 from vfsl.errors import DataError
 
 
 def cells(*values: str | None) -> pa.Array:
-    return text.cells_of(pd.Series(values, dtype=object))
+    return to_cells(pd.Series(values, dtype=object))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_decimals_survive_to_the_last_digit(number: float):
-    found, bad = text.numbers(cells(repr(number), "0.5"), "here")
+    found, bad = read_numbers(cells(repr(number), "0.5"), "here")
     assert bad == 0
     assert found[0] == number
 
 
 @pytest.mark.parametrize("written", ["5", "+5", " 5 ", "-0", "5.", ".5", "1e5", "1E+05", "-2.5e-3"])
 def test_what_is_a_number(written: str):
-    found, bad = text.numbers(cells(written), "here")
+    found, bad = read_numbers(cells(written), "here")
     assert bad == 0
     assert found[0] == float(written)
 
@@ -35,13 +35,13 @@ def test_what_is_a_number(written: str):
     "written", ["1_000", "nan", "inf", "1,5", "0x10", "--1", "1e", ".", "one", "１"]
 )
 def test_what_is_not_a_number(written: str):
-    assert text.numbers(cells(written, "1"), "here")[1] == 1
+    assert read_numbers(cells(written, "1"), "here")[1] == 1
 
 
 def test_whole_numbers_stay_whole():
-    assert str(text.numbers(cells("1", "-2"), "here")[0].dtype) == "int64"
-    assert str(text.numbers(cells("1", None), "here")[0].dtype) == "Int64"
-    assert str(text.numbers(cells("1", "2.0"), "here")[0].dtype) == "float64"
+    assert str(read_numbers(cells("1", "-2"), "here")[0].dtype) == "int64"
+    assert str(read_numbers(cells("1", None), "here")[0].dtype) == "Int64"
+    assert str(read_numbers(cells("1", "2.0"), "here")[0].dtype) == "float64"
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_whole_numbers_stay_whole():
     ],
 )
 def test_undeclared_cells_are_guessed(written: tuple[str, ...], wanted: list[object]):
-    assert text.guess(cells(*written), "here").tolist() == wanted
+    assert guess_column(cells(*written), "here").tolist() == wanted
 
 
 def test_an_empty_column_is_guessed_as_missing_text():
-    assert text.guess(cells(None, None), "here").isna().all()
+    assert guess_column(cells(None, None), "here").isna().all()
 
 
 def test_a_guess_refuses_a_mixture():
     with pytest.raises(DataError, match="here mixes 2 numbers with 1 cell"):
-        text.guess(cells("1", "2.5", "x", None), "here")
+        guess_column(cells("1", "2.5", "x", None), "here")

@@ -16,8 +16,8 @@ Marking. The label holder C is client to the positive holder A with the rows of 
 those in A get +1, all others −1, none is dropped, and nothing is returned.
 Learns   C: which of its overlap rows A knows, and how many ids A holds. A: how many rows C asks
          about, which is the size of C's overlap with B, and nothing about which. With kept values
-         C asks only about rows that it never asked about, so a second run tells A how many rows
-         are new, even if the list is as long as before. B does not take part.
+         C asks only about rows that it never asked about, so a second marking tells A how many
+         rows are new, even if the list is as long as before. B does not take part.
 """
 
 from __future__ import annotations
@@ -28,17 +28,10 @@ from functools import partial
 
 import numpy as np
 
-from vfsl.align.byterows import RowNumbers, secret_order
-from vfsl.align.ids import IdList
-from vfsl.align.intersect import (
-    Asking,
-    Matches,
-    greet,
-    intersect_client,
-    intersect_server,
-)
-from vfsl.align.options import Alignment
-from vfsl.align.plan import RowPlan, RowShare, rest_of
+from vfsl.align.ids import IdList, RowNumbers, draw_secret_order
+from vfsl.align.intersect import Matches, intersect_all, intersect_client, intersect_server
+from vfsl.align.plan import RowPlan, RowShare, find_rest
+from vfsl.align.psi import Alignment
 from vfsl.channel import Channel, Player, Transcript, expect_array, run_together
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.values import Disclosure, Disclosures
@@ -58,25 +51,9 @@ def align_hub(
     *,
     rng: np.random.Generator | None = None,
 ) -> RowShare:
-    """Find the rows that all parties have and tell each of them the plan.
+    """The hub's side: find the rows that all parties have and tell each of them the plan.
 
-    Parameters
-    ----------
-    channel : Channel
-        The hub's channel; each server runs :func:`align_server` at its own.
-    servers : sequence of str
-        All other parties.
-    ids : IdList
-        The hub's ids.
-    how : Alignment, optional
-        Method, limits, state.
-    rng : numpy Generator, optional
-        Draws the common order in a simulation, where there is nothing to protect.
-
-    Returns
-    -------
-    RowShare
-        The hub's part of the plan.
+    In a simulation, where there is nothing to protect, ``rng`` draws the common order.
     """
     how = Alignment() if how is None else how
     if not servers or len(set(servers)) != len(servers):
@@ -84,8 +61,8 @@ def align_hub(
             "The servers of an alignment must be one or more different parties. "
             f"Got {list(servers)} instead."
         )
-    matches = _ask_all(channel, servers, ids, how)
-    common, positions = common_rows(matches)
+    matches = intersect_all(channel, servers, ids, how)
+    common, positions = find_common_rows(matches)
     minimum = max(how.limits.minimum, *(match.minimum for match in matches))
     if len(common) < minimum:
         raise DataError(
@@ -93,34 +70,17 @@ def align_hub(
             f"{len(common)} rows, but the parties want at least {minimum}; check that all use the "
             "same id column and normalisation."
         )
-    order = secret_order(len(common)) if rng is None else rng.permutation(len(common))
+    order = draw_secret_order(len(common)) if rng is None else rng.permutation(len(common))
     plan = secrets.token_hex(16) if rng is None else rng.bytes(16).hex()
     speaking = channel.within("align", DISCLOSURES)
     for server, places in zip(servers, positions, strict=True):
         speaking.send(server, "plan", {"plan": plan, "positions": places[order]})
     overlap = ids.rows[common[order]]
-    return RowShare(channel.me, plan, overlap, rest_of(ids, overlap))
+    return RowShare(channel.me, plan, overlap, find_rest(ids, overlap))
 
 
 def align_server(channel: Channel, hub: str, ids: IdList, how: Alignment | None = None) -> RowShare:
-    """Take part in an alignment and receive the plan from the hub.
-
-    Parameters
-    ----------
-    channel : Channel
-        The party's channel; the hub runs :func:`align_hub` at its own.
-    hub : str
-        The hub's name.
-    ids : IdList
-        The party's ids.
-    how : Alignment, optional
-        Method, limits, state.
-
-    Raises
-    ------
-    ProtocolError
-        If the plan is not one of this party's rows, or has fewer than ``limits.minimum``.
-    """
+    """Another party's side: take part in an alignment and receive the plan from the hub."""
     how = Alignment() if how is None else how
     served = intersect_server(channel, hub, ids, how)
     content = channel.within("align", DISCLOSURES).receive(hub, "plan")
@@ -128,7 +88,7 @@ def align_server(channel: Channel, hub: str, ids: IdList, how: Alignment | None 
         raise ProtocolError(
             f"Party {hub!r} sent 'plan' with other fields than plan, positions.", hub
         )
-    positions = _checked_positions(content["positions"], hub, len(ids))
+    positions = _read_positions(content["positions"], hub, len(ids))
     if len(positions) < how.limits.minimum:
         raise ProtocolError(
             f"Party {hub!r} sent a plan of {len(positions)} rows; party {channel.me!r} wants at "
@@ -136,28 +96,14 @@ def align_server(channel: Channel, hub: str, ids: IdList, how: Alignment | None 
             hub,
         )
     overlap = ids.rows[served.order[positions]]
-    return RowShare(channel.me, content["plan"], overlap, rest_of(ids, overlap))
+    return RowShare(channel.me, content["plan"], overlap, find_rest(ids, overlap))
 
 
 def mark_client(
     channel: Channel, holder: str, ids: IdList, share: RowShare, how: Alignment | None = None
 ) -> RowShare:
-    """The label holder's share with marks: +1 for rows that the positive holder knows, else −1.
-
-    Parameters
-    ----------
-    channel : Channel
-        The label holder's channel; the positive holder runs :func:`mark_server` at its own.
-    holder : str
-        The positive holder's name.
-    ids : IdList
-        The label holder's ids, the same as in the alignment.
-    share : RowShare
-        Its part of the plan.
-    how : Alignment, optional
-        Method, limits, state.
-    """
-    kept = ids.of_rows(share.overlap)
+    """The label holder's share with marks: +1 for rows that the positive holder knows, else −1."""
+    kept = ids.take_rows(share.overlap)
     matches = intersect_client(channel.within("marks"), holder, kept, how)
     marks = np.full(len(kept), -1, dtype=np.int8)
     marks[matches.numbers] = 1
@@ -177,20 +123,10 @@ def align(
     rng: np.random.Generator | None = None,
     transcript: Transcript | None = None,
 ) -> RowPlan:
-    """Align all parties in this process and return their plan.
+    """Align all parties in this process and return their plan; the last one is the hub by default.
 
-    Parameters
-    ----------
-    ids : mapping of party to IdList
-        All parties; two at least.
-    hub : str, optional
-        The party that asks the others; by default the last one.
-    how : Alignment or mapping of party to Alignment, optional
-        How the parties take part; a state folder belongs to one party, so it needs a mapping.
-    rng : numpy Generator, optional
-        Draws the common order; by default the operating system does.
-    transcript : Transcript, optional
-        Takes in every message.
+    A state folder belongs to one party, so it needs a mapping of party to Alignment. Without
+    ``rng`` the operating system draws the common order.
     """
     hub = list(ids)[-1] if hub is None else hub
     if hub not in ids or len(ids) < 2:
@@ -223,39 +159,15 @@ def alignment_roles(
     return roles
 
 
-def common_rows(matches: Sequence[Matches]) -> tuple[RowNumbers, list[RowNumbers]]:
+def find_common_rows(matches: Sequence[Matches]) -> tuple[RowNumbers, list[RowNumbers]]:
     """The hub's id numbers that match at every party, and their positions at each."""
     common = matches[0].numbers
     for match in matches[1:]:
         common = np.intersect1d(common, match.numbers, assume_unique=True)
-    positions = []
-    for match in matches:
-        places = np.searchsorted(match.numbers, common)
-        positions.append(match.positions[places])
-    return common, positions
+    return common, [one.positions[np.searchsorted(one.numbers, common)] for one in matches]
 
 
-def _ask_all(
-    channel: Channel, servers: Sequence[str], ids: IdList, how: Alignment
-) -> list[Matches]:
-    """Intersect with all servers at once, batch by batch in turn, so that none has to wait."""
-    nonces = [greet(channel, server, ids, how) for server in servers]
-    asking = [
-        Asking(channel, server, ids, how, nonce)
-        for server, nonce in zip(servers, nonces, strict=True)
-    ]
-    try:
-        while any(one.unfinished for one in asking):
-            for one in asking:
-                if one.unfinished:
-                    one.advance()
-    finally:
-        for one in asking:
-            one.save()
-    return [one.matches() for one in asking]
-
-
-def _checked_positions(value: object, hub: str, count: int) -> RowNumbers:
+def _read_positions(value: object, hub: str, count: int) -> RowNumbers:
     positions = expect_array(value, sender=hub, name="plan", holds="integer", shape=(None,))
     if len(positions) and (positions.min() < 0 or positions.max() >= count):
         raise ProtocolError(

@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 import sklearn.datasets
 
-from vfsl.data import Kind, PartyTable, available, catalog, load
-from vfsl.data.dataset import cifar_images
+from vfsl.data import Kind, PartyTable
+from vfsl.datasets import available, card, cards, catalog, load
+from vfsl.datasets.sources import open_cifar10
 from vfsl.errors import ConfigError, DataError
 
 BUILT_IN = {
@@ -22,6 +23,30 @@ BUILT_IN = {
     "iris": (150, 4, "multiclass"),
     "digits": (1797, 64, "multiclass"),
 }
+
+
+def test_every_set_has_a_card():
+    everything = [*BUILT_IN, *REAL]
+    assert sorted(cards().index) == sorted(everything)
+    for name in cards().index:
+        one = card(name)
+        assert one.terms
+        assert one.cite
+        assert one.get.startswith("Nothing: " if name in BUILT_IN else "Put ")
+
+
+def test_the_card_names_the_files_that_are_missed(folder: Path):
+    assert available() == list(BUILT_IN)
+    for name in set(REAL) - set(available(network=True)):
+        with pytest.raises(DataError, match="in the data folder") as caught:
+            load(name)
+        first = str(caught.value).split(" needs ")[1].split(" ")[0]
+        assert card(name).get.startswith(f"Put {first}")
+
+
+def test_an_unknown_card_names_the_known():
+    with pytest.raises(ConfigError, match="no data set 'titanic'; the names are breast_cancer"):
+        card("titanic")
 
 
 def needs(name: str) -> None:
@@ -82,7 +107,7 @@ def test_the_folder_is_found_beside_a_parent(tmp_path: Path, monkeypatch: pytest
     inside = tmp_path / "checkout" / "src"
     inside.mkdir(parents=True)
     monkeypatch.chdir(inside)
-    assert catalog.data_folder() == data
+    assert catalog.find_data_folder() == data
 
 
 @pytest.mark.parametrize("name", ["census", "bank", "credit"])
@@ -226,9 +251,9 @@ def test_jpeg_pictures_need_pillow(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr("vfsl.data.dataset.importlib.import_module", absent)
+    monkeypatch.setattr("vfsl.datasets.sources.importlib.import_module", absent)
     with pytest.raises(DataError, match="need Pillow to decode; install it"):
-        cifar_images(tmp_path / "c.npz", 3)[0]
+        open_cifar10(tmp_path / "c.npz", 3)[0]
 
 
 def test_jpeg_pictures_are_cut_at_their_offsets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -243,11 +268,11 @@ def test_jpeg_pictures_are_cut_at_their_offsets(monkeypatch: pytest.MonkeyPatch,
             return np.full((32, 32, 3), self.value, dtype=np.uint8)
 
     stand_in = SimpleNamespace(open=lambda file: Picture(file.read()))
-    monkeypatch.setattr("vfsl.data.dataset.importlib.import_module", lambda name: stand_in)
+    monkeypatch.setattr("vfsl.datasets.sources.importlib.import_module", lambda name: stand_in)
     path = tmp_path / "c.npz"
     train, test = np.array([1, 1, 2], np.uint8), np.array([3, 3, 3], np.uint8)
     np.savez(path, jpg_train=train, off_train=[0, 2, 3], jpg_test=test, off_test=[0, 3])
-    images = cifar_images(path, 3)
+    images = open_cifar10(path, 3)
     assert images[:].shape == (3, 32, 32, 3)
     assert images[[2, 0, 1]][:, 0, 0, 0].tolist() == [33, 12, 21]
     assert images[[]].shape == (0, 32, 32, 3)

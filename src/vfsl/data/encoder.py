@@ -20,6 +20,12 @@ from vfsl.values import Array
 
 MISSING = ("impute", "drop", "keep")
 _FORMAT = 1
+# What the findings say about cells, by their code.
+_CELLS = {
+    "unseen categories": "not seen in training",
+    "imputed": "imputed",
+    "no longer constant": "lost: constant in training",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,13 +38,13 @@ class Encoded:
     names : list of str
         One per matrix column: ``"age"``, or ``"colour=red"``.
     groups : dict of str to slice
-        Where each source column is; an empty slice for a column that said nothing in training.
+        Where each source column is; the slice is empty for a column that said nothing in training.
     rows : integer array
         The row numbers of the given table that the matrix has, in order.
     kinds : dict of str to Kind
         The kind of each source column.
     findings : list of Finding
-        Unseen categories, imputed cells, dropped rows: counted, not hidden.
+        Unseen categories, imputed cells and dropped rows: counted, not hidden.
     """
 
     matrix: Array
@@ -53,15 +59,15 @@ class Encoder:
     """Standardise numbers and one-hot encode categories, reversibly.
 
     Label columns are never encoded. A column that is constant in the training rows is reported in
-    ``findings_`` and left out of the matrix; :meth:`inverse` restores it.
+    ``findings_`` and left out of the matrix; :meth:`inverse` brings it back.
 
     Parameters
     ----------
     missing : {"impute", "drop", "keep"}
-        Missing cells become the training mean (numeric) or the most frequent category, the first
-        in order on a tie (categorical); or their rows go; or they stay as NaN, a whole block of
-        NaN for a category. With ``"keep"`` a constant column that has missing cells stays in the
-        matrix, because where it is missing may matter.
+        With ``"impute"``, missing cells become the training mean, or the most frequent category
+        (the first in order on a tie). With ``"drop"``, their rows are left out. With ``"keep"``,
+        they stay NaN, a whole block of NaN for a category; a constant column that has missing
+        cells then stays in the matrix, because where it is missing may matter.
 
     Attributes
     ----------
@@ -88,7 +94,7 @@ class Encoder:
         check_choice("Encoder", "missing", self.missing, MISSING)
         part = table if rows is None else table.take(rows)
         if self.missing == "drop":
-            part = part.take(_complete(part, part.features))
+            part = part.take(_find_complete(part, part.features))
         if not len(part):
             raise DataError(
                 f"Party {table.party} has no training row to learn its encoding from"
@@ -97,7 +103,7 @@ class Encoder:
         self.party_ = table.party
         self.codes_ = [self._fit_column(part, name) for name in part.features]
         self.findings_ = [
-            _silent(table.party, code, len(part)) for code in self.codes_ if not code.width
+            _report_silent(table.party, code, len(part)) for code in self.codes_ if not code.width
         ]
         return self
 
@@ -107,7 +113,7 @@ class Encoder:
         rows = np.arange(len(table))
         findings: list[Finding] = []
         if self.missing == "drop":
-            rows = _complete(table, [code.name for code in self.codes_])
+            rows = _find_complete(table, [code.name for code in self.codes_])
             dropped = len(table) - len(rows)
             if dropped:
                 text = (
@@ -119,9 +125,13 @@ class Encoder:
         matrix = np.empty((len(table), width))
         groups = self.groups
         for code in self.codes_:
-            block, found = self._encode(table, code)
+            values = table.column(code.name)
+            block, counts = code.encode(values, impute=self.missing == "impute")
             matrix[:, groups[code.name]] = block
-            findings += found
+            where = f"Column {code.name!r} of party {table.party}"
+            for what, count in counts.items():
+                text = f"{where} has {counted(count, 'cell')} {_CELLS[what]}."
+                findings += [Finding(table.party, code.name, what, count, text)] if count else []
         return Encoded(matrix, self.names, groups, rows, self.kinds, findings)
 
     def fit_transform(self, table: PartyTable, rows: Any = None) -> Encoded:
@@ -152,13 +162,10 @@ class Encoder:
                 f"The matrix to decode for party {self.party_} has "
                 f"{counted(infinite, 'infinite cell')}."
             )
-        columns: dict[str, pd.Series[Any]] = {}
-        for code in self.codes_:
-            block = values[:, self.groups[code.name]]
-            if isinstance(code, NumericCode):
-                columns[code.name] = codes.restore_numbers(block, code, clip=clip)
-            elif isinstance(code, CategoryCode):
-                columns[code.name] = codes.restore_categories(block, code)
+        groups = self.groups
+        columns = {
+            code.name: code.restore(values[:, groups[code.name]], clip=clip) for code in self.codes_
+        }
         return pd.DataFrame(columns, index=pd.RangeIndex(len(values)))
 
     @property
@@ -201,7 +208,7 @@ class Encoder:
                 raise KeyError("format")
             encoder = cls(missing=state["missing"])
             encoder.party_ = str(state["party"])
-            encoder.codes_ = [_code_from(column) for column in state["columns"]]
+            encoder.codes_ = [_read_code(column) for column in state["columns"]]
         except (KeyError, TypeError) as error:
             raise DataError(
                 f"This is not the saved state of an Encoder of this version: {error} does not fit."
@@ -217,49 +224,6 @@ class Encoder:
             return codes.fit_category(values, keep_missing=keep)
         where = f"Column {name!r} of party {part.party}"
         return codes.fit_numeric(values, keep_missing=keep, where=where)
-
-    def _encode(self, table: PartyTable, code: Code) -> tuple[Array, list[Finding]]:
-        values = table.column(code.name)
-        missing = values.isna().to_numpy()
-        if isinstance(code, NumericCode):
-            return self._encode_numbers(values, code, table.party)
-        if not isinstance(code, CategoryCode):
-            raise TypeError(code)
-        places = codes.positions(values, code.levels)
-        places[missing] = -1
-        unseen = int(((places < 0) & ~missing).sum())
-        imputed = missing if self.missing == "impute" and code.mode is not None else missing & False
-        places[imputed] = code.mode or 0
-        if code.used:
-            block = codes.one_hot(places, missing & ~imputed, code.width)
-        else:
-            block = np.empty((len(table), 0))
-        found = [
-            _cells(table.party, code.name, "unseen categories", unseen, "not seen in training"),
-            _cells(table.party, code.name, "imputed", int(imputed.sum()), "imputed"),
-        ]
-        return block, [finding for finding in found if finding]
-
-    def _encode_numbers(
-        self, values: pd.Series[Any], code: NumericCode, party: str
-    ) -> tuple[Array, list[Finding]]:
-        numbers = codes.as_floats(values)
-        missing = np.isnan(numbers)
-        imputed = int(missing.sum()) if self.missing == "impute" and code.seen else 0
-        found = [_cells(party, code.name, "imputed", imputed, "imputed")]
-        if code.used:
-            block = codes.standardise(numbers, code)
-            if imputed:
-                block[missing] = 0.0
-        else:
-            block = np.empty((len(numbers), 0))
-            changed = int((~missing & (numbers != code.mean)).sum()) if code.mean is not None else 0
-            found.append(
-                _cells(
-                    party, code.name, "no longer constant", changed, "lost: constant in training"
-                )
-            )
-        return block, [finding for finding in found if finding]
 
     def _check_columns(self, table: PartyTable) -> None:
         self._check_fitted()
@@ -281,35 +245,23 @@ class Encoder:
             raise ConfigError("This Encoder has learned nothing yet; call fit first.")
 
 
-def _complete(table: PartyTable, names: list[str]) -> Array:
+def _find_complete(table: PartyTable, names: list[str]) -> Array:
     """The numbers of the rows without a missing cell in these columns; labels do not count."""
     return np.flatnonzero(table.frame[names].notna().to_numpy().all(axis=1))
 
 
-def _code_from(state: Mapping[str, Any]) -> Code:
+def _read_code(state: Mapping[str, Any]) -> Code:
     fields = {name: value for name, value in state.items() if name != "kind"}
-    if state["kind"] == Kind.NUMERIC:
-        return NumericCode(**fields)
-    if state["kind"] == Kind.CATEGORICAL:
-        return CategoryCode(**fields)
-    raise KeyError("kind")
+    kinds: dict[str, type[Code]] = {code.kind: code for code in (NumericCode, CategoryCode)}
+    return kinds[state["kind"]](**fields)
 
 
-def _silent(party: str, code: Code, rows: int) -> Finding:
-    empty = (isinstance(code, NumericCode) and not code.seen) or (
-        isinstance(code, CategoryCode) and not code.levels
-    )
-    what = "empty in training" if empty else "constant"
-    says = "has no value" if empty else "has the same value"
+def _report_silent(party: str, code: Code, rows: int) -> Finding:
+    what, says = "constant", "has the same value"
+    if code.is_empty():
+        what, says = "empty in training", "has no value"
     text = (
         f"Column {code.name!r} of party {party} {says} in all {counted(rows, 'training row')}; "
         "it is left out of the matrix and restored on the way back."
     )
     return Finding(party, code.name, what, rows, text)
-
-
-def _cells(party: str, column: str, what: str, count: int, says: str) -> Finding | None:
-    if not count:
-        return None
-    text = f"Column {column!r} of party {party} has {counted(count, 'cell')} {says}."
-    return Finding(party, column, what, count, text)

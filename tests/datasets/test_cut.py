@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import vfsl
 from vfsl import datasets
-from vfsl.data import Dataset, Images, Kind
+from vfsl.data import Kind
+from vfsl.datasets import Dataset, Images
 from vfsl.errors import ConfigError
 
 IRIS = datasets.load("iris")
@@ -18,23 +19,6 @@ IRIS = datasets.load("iris")
 
 def cut(name="breast_cancer", *, seed=0, **how):
     return datasets.parties(name, rng=np.random.default_rng(seed), **how)
-
-
-def test_every_set_has_a_card():
-    from vfsl.data import catalog
-
-    assert list(datasets.cards().index) == [*catalog._BUILT_IN, *catalog._SOURCES]
-    for name in datasets.cards().index:
-        one = datasets.card(name)
-        assert one.terms
-        assert one.cite
-        files = catalog._SOURCES[name].files if name in catalog._SOURCES else ()
-        assert not files or one.get.startswith(f"Put {files[0]}")
-
-
-def test_an_unknown_card_names_the_known():
-    with pytest.raises(ConfigError, match="no data set 'titanic'; the names are breast_cancer"):
-        datasets.card("titanic")
 
 
 def test_two_parties_share_what_was_asked_for():
