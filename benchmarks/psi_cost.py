@@ -19,7 +19,7 @@ from vfsl.align.modular import bytes_of, numbers_of
 from vfsl.align.options import Alignment
 from vfsl.align.protocol import align
 from vfsl.channel import Transcript
-from vfsl.parallel import cores
+from vfsl.parallel import count_cores
 
 
 def raw_rates(protocol: str = "blind-rsa", security: int = 128, ids: int = 512) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def raw_rates(protocol: str = "blind-rsa", security: int = 128, ids: int = 512) 
     multiplication alone.
     """
     random = rows_of(os.urandom(DIGEST_BYTES * ids), DIGEST_BYTES)
-    rates: dict[str, Any] = {"protocol": protocol, "security": security, "cores": cores()}
+    rates: dict[str, Any] = {"protocol": protocol, "security": security, "cores": count_cores()}
     if protocol == "ecdh":
         scalar = CurveKey.generate()
         rates["hashed_multiplications_one_core"] = ids / _seconds(lambda: scalar.values(random))

@@ -37,6 +37,9 @@ def test_ours_are_listed_in_their_order_and_found():
 
     toys = _toys()
     assert toys.names() == ["ordered", "count"]
+    assert list(toys) == toys.names()
+    assert "count" in toys
+    assert "zero" not in toys
     assert toys.find("count") is Counter
     assert toys.get("zero") is None
 
@@ -44,6 +47,7 @@ def test_ours_are_listed_in_their_order_and_found():
 def test_entries_of_others_come_last_and_are_imported_on_first_use(outsider):
     toys = _toys()
     assert toys.names() == ["ordered", "count", "broken", "deep", "zero"]
+    assert "zero" in toys
     assert "toy_counters" not in sys.modules
     assert toys.find("zero").__name__ == "Zero"
     assert list(find_plugins("vfsl.toys")) == ["broken", "count", "deep", "zero"]

@@ -36,7 +36,7 @@ from vfsl.align import (
 )
 from vfsl.align.limits import NO_CAP, uncapped
 from vfsl.channel import Player, Transcript, run_together
-from vfsl.crypto import SCHEME_FOR, SCHEMES
+from vfsl.crypto import SCHEMES, choose_scheme
 from vfsl.data import Kind, PartyTable
 from vfsl.data.checks import check_party_name
 from vfsl.data.ids import id_parts
@@ -396,7 +396,7 @@ class Federation:
                 f"{', '.join(plan.parties)}."
             )
         others = tuple(party for party in plan.parties if party != label_holder)
-        scheme = SCHEME_FOR[work] if self._scheme == "auto" else self._scheme
+        scheme = choose_scheme(work) if self._scheme == "auto" else self._scheme
         return Roles(label_holder, others, self.key_holder, scheme, self.security)
 
     def parts(self, label: tuple[str, str], weights: Array | None = None) -> dict[str, Part]:

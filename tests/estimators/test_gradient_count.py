@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from linear_cases import classes, parts_of, tables, train
 
-from vfsl.channel import Transcript
-from vfsl.channel.base import PartyChannel
+from vfsl.channel import PartyChannel, Transcript
 from vfsl.estimators import LinearRegression, LogisticRegression
 from vfsl.estimators.gradient_count import GradientCount, fresh, release_sums
 from vfsl.estimators.least_squares import Problem

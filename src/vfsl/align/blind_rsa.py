@@ -55,7 +55,7 @@ from vfsl.align.modular import (
     unblinded,
 )
 from vfsl.errors import ConfigError, CryptoError, StoreError
-from vfsl.parallel import cores
+from vfsl.parallel import count_cores
 from vfsl.store import write_bytes
 
 NAME = "blind-rsa"
@@ -231,9 +231,9 @@ def in_threads(function: Callable[..., bytes], width: int, *blocks: ByteRows) ->
         tuple(block[start : start + _CHUNK] for block in blocks)
         for start in range(0, len(blocks[0]), _CHUNK)
     ]
-    if len(pieces) < 2 or cores() == 1:
+    if len(pieces) < 2 or count_cores() == 1:
         return rows_of(b"".join([function(*piece) for piece in pieces]), width)
-    done = _threads(cores()).map(lambda piece: function(*piece), pieces)
+    done = _threads(count_cores()).map(lambda piece: function(*piece), pieces)
     return rows_of(b"".join(done), width)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vfsl.align import Alignment, Caution, IdList, Progress, RowShare, prepare_ids
-from vfsl.crypto import SCHEME_FOR
+from vfsl.crypto import choose_scheme
 from vfsl.data import Kind, PartyTable
 from vfsl.data.ids import id_parts
 from vfsl.deploy.config import PartyFile
@@ -129,7 +129,7 @@ class Site:
                 f"{', '.join(aligned)}."
             )
         terms = self.job.run
-        scheme = SCHEME_FOR[work] if terms.scheme == "auto" else terms.scheme
+        scheme = choose_scheme(work) if terms.scheme == "auto" else terms.scheme
         others = tuple(party for party in aligned if party != label_holder)
         return Roles(label_holder, others, terms.key_holder, scheme, terms.security)
 

@@ -256,7 +256,7 @@ class Association:
             ).inner(block)
             for number, block in enumerate(_blocks(columns, width))
         )
-        request, mask = reduce(add, products).masked()
+        request, mask = reduce(add, products).mask()
         channel.send(roles.key_holder, "products", request)
         opened = mask.remove(channel.receive(roles.key_holder, "opened products"))
         matrix = strength_matrix(opened, nameless, [source.profile for source in own], rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.crypto import EncryptedArray, PublicKey, SecretKey, scheme
+from vfsl.crypto import EncryptedArray, PublicKey, SecretKey, make_scheme
 from vfsl.errors import ProtocolError
 from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Floats, Integers
@@ -16,7 +16,7 @@ MOST = 10**6  # columns, models
 
 def send_fresh_key(channel: Channel, roles: Roles) -> SecretKey:
     """Make a key for this run; every data holder gets the public one."""
-    public, secret = scheme(roles.scheme, roles.security).generate()
+    public, secret = make_scheme(roles.scheme, roles.security).generate()
     for party in roles.data_holders:
         channel.send(party, "public key", public.to_wire())
     return secret
@@ -24,7 +24,7 @@ def send_fresh_key(channel: Channel, roles: Roles) -> SecretKey:
 
 def receive_key(channel: Channel, roles: Roles) -> PublicKey:
     """The public key of this run, which every data holder waits for first."""
-    return scheme(roles.scheme, roles.security).load_public(
+    return make_scheme(roles.scheme, roles.security).load_public(
         channel.receive(roles.key_holder, "public key")
     )
 
@@ -33,7 +33,7 @@ def open_masked(channel: Channel, roles: Roles, requests: list[EncryptedArray]) 
     """Steps 3 and 4: mask, let the key holder open, unmask."""
     if not requests:
         return []
-    masked = [request.masked() for request in requests]
+    masked = [request.mask() for request in requests]
     channel.send(
         roles.key_holder, "gradient", Ciphertext([request.payload for request, _ in masked])
     )

@@ -61,7 +61,7 @@ def open_total(channel: Channel, roles: Roles, key: PublicKey, own: Integers) ->
     total = key.encrypt(own, use="add", bound=SCORE_BOUND)
     for party in roles.feature_holders:
         total = total + load_array(key, channel.receive(party, "scores"), party, own.shape)
-    request, mask = total.masked()
+    request, mask = total.mask()
     channel.send(roles.key_holder, "total", request)
     return decode(mask.remove(channel.receive(roles.key_holder, "opened total")), SCORE_BITS)
 

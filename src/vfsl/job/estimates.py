@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vfsl.crypto import SCHEME_FOR
+from vfsl.crypto import choose_scheme
 from vfsl.data import PartyTable
 from vfsl.estimators import LinearRegression, LogisticRegression
 from vfsl.estimators.trees import TreeModel
@@ -49,7 +49,7 @@ def _training(step: TrainStep, job: Job, tables: Mapping[str, PartyTable]) -> fl
     if isinstance(model, RISA) or step.rows == "completed":
         return None
     work = "linear" if isinstance(model, LinearRegression | LogisticRegression) else "trees"
-    scheme = SCHEME_FOR[work] if job.run.scheme == "auto" else job.run.scheme
+    scheme = choose_scheme(work) if job.run.scheme == "auto" else job.run.scheme
     # How many rows are common is not known before the alignment: at most so many.
     rows = min(len(table) for table in tables.values() if table.columns)
     cells = rows * sum(len(table.features) for table in tables.values())

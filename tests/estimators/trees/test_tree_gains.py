@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from vfsl.crypto.slots import fold, unfold
+from vfsl.crypto.fixed import fold, unfold
 from vfsl.estimators.trees.gains import (
     FOLD_BITS,
     Penalty,

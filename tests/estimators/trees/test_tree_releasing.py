@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from vfsl.channel import Transcript
-from vfsl.channel.base import PartyChannel
+from vfsl.channel import PartyChannel, Transcript
 from vfsl.estimators.trees.releasing import binned_numbers, release_binned, side_numbers
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vfsl.channel import Channel
-from vfsl.crypto import EncryptedArray, Grouping, PublicKey, Runs
+from vfsl.crypto import EncryptedArray, Grouping, PrefixSums, PublicKey
 from vfsl.errors import ProtocolError
 from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Integers
@@ -194,8 +194,8 @@ class NodeOffers(Offers):
         each = self._own.candidates
         hidden = []
         for node, places, seen in zip(wanted, order, shown, strict=True):
-            runs = Runs(each.start[places], each.stop[places], each.extra[places])
-            request, mask = self._sums[node].masked(runs, seen)
+            runs = PrefixSums(each.start[places], each.stop[places], each.extra[places])
+            request, mask = self._sums[node].mask(runs, seen)
             hidden.append((request.payload, mask.to_wire().payload))
         return hidden
 
@@ -229,12 +229,12 @@ class LevelOffers(Offers):
         shift = each.column * (len(wanted) - 1) * width
         shift = shift[order] + (np.arange(len(wanted)) * width)[:, None]
         extra = each.extra[order]
-        runs = Runs(
+        runs = PrefixSums(
             (each.start[order] + shift).ravel(),
             (each.stop[order] + shift).ravel(),
             np.where(extra >= 0, extra + shift, -1).ravel(),
         )
-        request, mask = self._level.masked(runs, shown.ravel())
+        request, mask = self._level.mask(runs, shown.ravel())
         return [(request.payload, mask.to_wire().payload)]
 
 

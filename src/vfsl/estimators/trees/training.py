@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.crypto import PublicKey, SecretKey, scheme
+from vfsl.crypto import PublicKey, SecretKey, make_scheme
 from vfsl.draws import draw_announced_seed, draw_private_seed
 from vfsl.estimators.base import Roles
 from vfsl.estimators.exchange import announced
@@ -43,7 +43,9 @@ def train_feature_holder(
     """Take part in all rounds; the state of one's own share."""
     leader, keeper = roles.label_holder, program.keeper(roles)
     bins, codes, kept = mine.bins, mine.codes, mine.kept
-    key = scheme(roles.scheme, roles.security).load_public(channel.receive(keeper, "public key"))
+    key = make_scheme(roles.scheme, roles.security).load_public(
+        channel.receive(keeper, "public key")
+    )
     size = np.array([codes.shape[1], bins.width], dtype=np.int64)
     for party in dict.fromkeys((leader, keeper)):
         channel.send(party, "columns", size)
@@ -169,7 +171,7 @@ def _grow(holder: LabelHolder, fitting: Fitting, fitted: Fitted, kept: Kept, dra
 
 def _keys(channel: Channel, roles: Roles, program: Program) -> tuple[PublicKey, SecretKey | None]:
     """The public key of the key holder, or a pair of one's own if there is none."""
-    made = scheme(roles.scheme, roles.security)
+    made = make_scheme(roles.scheme, roles.security)
     if roles.feature_holders and program.keys == "key-holder":
         return made.load_public(channel.receive(roles.key_holder, "public key")), None
     public, secret = made.generate()
