@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vfsl.channel import PartyChannel, Transcript, expect_array, expect_integer, run_together, wire
+from vfsl.channel import Channel, Transcript, expect_array, expect_integer, run_together, wire
 from vfsl.errors import ConfigError, ProtocolError, UndeclaredMessage, WireError
 from vfsl.values import Aggregate, Ciphertext, Disclosure
 
@@ -27,7 +27,7 @@ class Canned:
 
 @pytest.mark.parametrize("cut", [0, 3, 16, 20])
 def test_damaged_frames_name_the_sender(cut):
-    channel = PartyChannel(Canned(wire.encode("hello", 5)[:cut]), Transcript(), speaks=TALK)
+    channel = Channel(Canned(wire.encode("hello", 5)[:cut]), Transcript(), speaks=TALK)
     with pytest.raises(WireError, match="'B'") as caught:
         channel.receive("B", "hello")
     assert caught.value.party == "B"
@@ -35,7 +35,7 @@ def test_damaged_frames_name_the_sender(cut):
 
 def test_a_peer_cannot_send_another_type_than_declared():
     frame = wire.encode("secret", np.arange(3))
-    channel = PartyChannel(Canned(frame), Transcript(), speaks=TALK)
+    channel = Channel(Canned(frame), Transcript(), speaks=TALK)
     with pytest.raises(UndeclaredMessage, match="declared as Ciphertext"):
         channel.receive("B", "secret")
 
@@ -68,7 +68,7 @@ def test_transcript_says_who_sent_what_and_how_protected(on):
 
 
 def test_unknown_place_to_run():
-    with pytest.raises(ConfigError, match="'memory' or 'processes'"):
+    with pytest.raises(ConfigError, match=r"no channel 'cloud'\. Known are memory, processes"):
         run_together({"A": sender}, on="cloud")
 
 

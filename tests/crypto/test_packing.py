@@ -27,7 +27,7 @@ def test_vectors(case: dict[str, list[list[int]]]) -> None:
     assert polynomials.tolist() == [case["encrypted"]]
     plain = ColumnPlains(rows, right).block(0)
     assert np.pad(plain[0], (0, DEGREE - plain.shape[1])).tolist() == case["plain"]
-    results = rows.results("inner")
+    results = replace(rows, kind="inner")
     shape = (left.shape[1], right.shape[1])
     assert np.array([case["product"]])[results.places(shape)].tolist() == case["inner"]
 

@@ -73,7 +73,9 @@ class Transcript:
         self.releases: list[Release] = []
         self._lock = threading.Lock()
 
-    def sent(self, sender: str, receiver: str, name: str, kind: str, size: int, fact: str) -> None:
+    def note_sent(
+        self, sender: str, receiver: str, name: str, kind: str, size: int, fact: str
+    ) -> None:
         with self._lock:
             number = len(self.entries)
             self.entries.append(
@@ -82,19 +84,19 @@ class Transcript:
         if self._listen is not None:
             self._listen(name)
 
-    def released(
+    def note_released(
         self, sender: str, receiver: str, what: str, about: str, numbers: int, counted: int
     ) -> None:
         with self._lock:
             self.releases.append(Release(sender, receiver, what, about, numbers, counted))
 
-    def seen(self, receiver: str, sender: str, name: str, kind: str, body: bytes) -> None:
+    def note_seen(self, receiver: str, sender: str, name: str, kind: str, body: bytes) -> None:
         if self.keep_views:
             with self._lock:
                 self.sights.append(Sight(receiver, sender, name, kind, body))
 
     def merge(
-        self, entries: Iterable[Entry], sights: Iterable[Sight], releases: Iterable[Release] = ()
+        self, entries: Iterable[Entry], sights: Iterable[Sight], releases: Iterable[Release]
     ) -> None:
         """Take in what another process recorded, in the order of time."""
         with self._lock:

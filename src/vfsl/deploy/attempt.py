@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from vfsl.channel import Attempt, PartyChannel, Transcript, seal
+from vfsl.channel import Attempt, Channel, Transcript, seal
 from vfsl.channel.transport import Transport
 from vfsl.data import PartyTable
 from vfsl.deploy.budget import KeptBudget
@@ -99,7 +99,7 @@ def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Endin
     attempt = Attempt(facts.run, facts.attempt, bytes.fromhex(facts.job))
     sealed = seal(transport, seal_key(folder), mine.pins(), attempt, mine.limits.seconds)
     transcript = Transcript()
-    channel = PartyChannel(sealed, transcript, timeout=mine.limits.seconds)
+    channel = Channel(sealed, transcript, timeout=mine.limits.seconds)
     talk = channel.within("agreement", DISCLOSURES)
     job = _receive_job(talk, facts, kept)
     table = None
@@ -132,7 +132,7 @@ def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Endin
     _write_record(site, facts, records)
 
 
-def _receive_job(talk: PartyChannel, facts: Announced, kept: RunFolder) -> SharedJob:
+def _receive_job(talk: Channel, facts: Announced, kept: RunFolder) -> SharedJob:
     """The job: from the own folder at the leader, from the leader at everybody else."""
     if talk.me == facts.leader:
         content = read_json(kept.path / "job.json")
@@ -148,7 +148,7 @@ def _receive_job(talk: PartyChannel, facts: Announced, kept: RunFolder) -> Share
     return opened_job(text, facts.job, facts.leader)
 
 
-def _agree(talk: PartyChannel, facts: Announced, job: SharedJob, answer: dict[str, Any]) -> int:
+def _agree(talk: Channel, facts: Announced, job: SharedJob, answer: dict[str, Any]) -> int:
     """Everybody's answer, and the last step that all have finished; Refused if one disagrees."""
     if talk.me != facts.leader:
         talk.send(facts.leader, "answer", answer)
@@ -192,7 +192,7 @@ def _timed_step(site: Site, sealed: Transport, step: Any, run: str) -> StepRecor
     budget = None  # without a table there is nothing to show
     if site.table is not None:
         budget = budget_of(site, site.table, step, run, _fingerprint_key(site.folder))
-    channel = PartyChannel(sealed, transcript, timeout=site.job.run.seconds, budget=budget)
+    channel = Channel(sealed, transcript, timeout=site.job.run.seconds, budget=budget)
     started = time.perf_counter()
     outcome = run_step(site, channel.within(f"step {site.number}"), step)
     seconds = time.perf_counter() - started

@@ -20,7 +20,7 @@ def require(holds: bool, sentence: str) -> None:
         raise AssertionError(sentence)
 
 
-def same_frames(one: pd.DataFrame, other: pd.DataFrame, sentence: str) -> None:
+def require_same_frames(one: pd.DataFrame, other: pd.DataFrame, sentence: str) -> None:
     """The same cells, types, columns and rows."""
     try:
         pd.testing.assert_frame_equal(one, other, check_exact=True)
@@ -28,7 +28,7 @@ def same_frames(one: pd.DataFrame, other: pd.DataFrame, sentence: str) -> None:
         raise AssertionError(f"{sentence} {error}") from None
 
 
-def refused(what: str, call: Callable[[], object]) -> None:
+def require_refusal(what: str, call: Callable[[], object]) -> None:
     """The call must end in an error of vfsl that tells a user, in one line, what is wrong."""
     try:
         call()
@@ -48,7 +48,7 @@ def refused(what: str, call: Callable[[], object]) -> None:
 
 
 @contextmanager
-def randomness_left_alone() -> Iterator[None]:
+def require_untouched_randomness() -> Iterator[None]:
     """Global generators must be neither seeded nor drawn from inside; they are put back after."""
     # Those of PyTorch only where something has loaded it.
     torch = sys.modules.get("torch")

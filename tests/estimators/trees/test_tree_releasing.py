@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vfsl.channel import PartyChannel, Transcript
+from vfsl.channel import Channel, Transcript
 from vfsl.estimators.trees.releasing import binned_numbers, release_binned, side_numbers
 
 
@@ -32,7 +32,7 @@ def test_binned_columns_hold_the_bits_of_their_codes():
 
 def test_the_same_codes_are_the_same_whole_and_others_are_not():
     heard = Heard()
-    channel = PartyChannel(Silent(), Transcript(), budget=heard)
+    channel = Channel(Silent(), Transcript(), budget=heard)
     codes = np.arange(640, dtype=np.uint8).reshape(64, 10) % 32
     for given in (codes, codes.copy(), codes[::-1]):
         release_binned(channel, "C", given, 32)
