@@ -11,21 +11,10 @@ COUNTERS = {"ordered": "collections:OrderedDict", "count": "collections:Counter"
 
 
 @pytest.fixture
-def outsider(tmp_path, monkeypatch):
-    """A package of somebody else, installed as pip would leave it."""
-    (tmp_path / "toy_counters.py").write_text("class Zero:\n    pass\n")
-    (tmp_path / "toy_torch.py").write_text("import torch.nothing_of_that_name\n")
-    info = tmp_path / "toy_counters-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-counters\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[vfsl.toys]\nzero = toy_counters:Zero\ncount = toy_counters:Zero\n"
-        "deep = toy_torch:Deep\nbroken = toy_missing:Nothing\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    yield
-    for name in ("toy_counters", "toy_torch"):
-        sys.modules.pop(name, None)
+def outsider(install):
+    install("toy_counters", "class Zero:\n    pass\n", "vfsl.toys", zero="Zero", count="Zero")
+    install("toy_deep", "import torch.nothing_of_that_name\n", "vfsl.toys", deep="Deep")
+    install("toy_broken", "import toy_missing\n", "vfsl.toys", broken="Nothing")
 
 
 def _toys():
