@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from vfsl.channel import wire
-from vfsl.channel.transcript import Transcript
+from vfsl.channel.transcript import Release, Transcript
 from vfsl.channel.transport import Transport
 from vfsl.errors import ChannelError, NameMismatch, ProtocolError, UndeclaredMessage, WireError
 from vfsl.values import Array, Disclosure, Disclosures, Wire, kind_of
@@ -42,7 +42,7 @@ class Channel:
         self._transcript = transcript
         self._timeout = timeout
         self._max_bytes = max_bytes
-        self._scope = ""
+        self.scope = ""  # what names of messages begin with here, such as "step 2/train/"
         self._speaks = speaks or {}
         self._budget = budget
 
@@ -57,7 +57,7 @@ class Channel:
     def within(self, scope: str, speaks: Disclosures | None = None) -> Channel:
         """The same channel with names under ``scope``, and the messages of another protocol."""
         inner = copy.copy(self)
-        inner._scope = f"{self._scope}{scope}/"
+        inner.scope = f"{self.scope}{scope}/"
         if speaks is not None:
             inner._speaks = speaks
         return inner
@@ -71,7 +71,7 @@ class Channel:
                 f"{disclosure.type.__name__}, but {type(value).__name__} was to be sent.",
                 to,
             )
-        full_name = self._scope + name
+        full_name = self.scope + name
         frame = wire.encode(full_name, value, max_bytes=self._max_bytes)
         self._transport.post(to, frame)
         self._transcript.note_sent(
@@ -81,7 +81,7 @@ class Channel:
     def receive(self, sender: str, name: str) -> Wire:
         """The next message of a sender, which must have this name and its declared type."""
         disclosure = self._declared(sender, name)
-        full_name = self._scope + name
+        full_name = self.scope + name
         frame = self._transport.take(sender, full_name, self._timeout)
         try:
             came, value = wire.decode(frame, max_bytes=self._max_bytes)
@@ -141,7 +141,9 @@ class Channel:
             )
         if self._budget is not None and counted:
             self._budget.charge(to, what, counted, about, once)
-        self._transcript.note_released(self.me, to, what, about, numbers, counted)
+        self._transcript.note_released(
+            Release(self.me, to, what, about, numbers, counted, self.scope)
+        )
 
     def _check_peer(self, peer: str) -> None:
         if peer not in self.peers:

@@ -39,6 +39,7 @@ class Release:
     about: str
     numbers: int
     counted: int
+    scope: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,9 @@ class Transcript:
         if self._listen is not None:
             self._listen(name)
 
-    def note_released(
-        self, sender: str, receiver: str, what: str, about: str, numbers: int, counted: int
-    ) -> None:
+    def note_released(self, release: Release) -> None:
         with self._lock:
-            self.releases.append(Release(sender, receiver, what, about, numbers, counted))
+            self.releases.append(release)
 
     def note_seen(self, receiver: str, sender: str, name: str, kind: str, body: bytes) -> None:
         if self.keep_views:
@@ -110,26 +109,28 @@ class Transcript:
         mine = [(s.sender, s.name, s.body) for s in self.sights if s.receiver == party]
         return sorted(mine, key=lambda sight: sight[0])
 
-    def flows(self, step: str) -> tuple[Flow, ...]:
-        """The messages summed up by sender, receiver and declared name, in order of appearance."""
+    def flows(self, step: str, scope: str = "") -> tuple[Flow, ...]:
+        """The messages under a scope, summed up by sender, receiver and declared name, in order."""
         sums: dict[tuple[str, str, str, str, str], list[int]] = {}
         for entry in self.entries:
-            line = (entry.sender, entry.receiver, entry.message, entry.kind, entry.fact)
-            counts = sums.setdefault(line, [0, 0])
-            counts[0] += 1
-            counts[1] += entry.bytes
+            if entry.name.startswith(scope):
+                line = (entry.sender, entry.receiver, entry.message, entry.kind, entry.fact)
+                counts = sums.setdefault(line, [0, 0])
+                counts[0] += 1
+                counts[1] += entry.bytes
         return tuple(
             Flow(step, sender, receiver, message, kind, messages, size, fact)
             for (sender, receiver, message, kind, fact), (messages, size) in sums.items()
         )
 
-    def shown(self, step: str) -> tuple[Shown, ...]:
-        """The exact numbers that were shown, summed up by who showed whom what."""
+    def shown(self, step: str, scope: str = "") -> tuple[Shown, ...]:
+        """The exact numbers that were shown under a scope, summed up by who showed whom what."""
         sums: dict[tuple[str, str, str, str], list[int]] = {}
         for one in self.releases:
-            counts = sums.setdefault((one.sender, one.receiver, one.what, one.about), [0, 0])
-            counts[0] += one.numbers
-            counts[1] += one.counted
+            if one.scope.startswith(scope):
+                counts = sums.setdefault((one.sender, one.receiver, one.what, one.about), [0, 0])
+                counts[0] += one.numbers
+                counts[1] += one.counted
         return tuple(
             Shown(step, sender, receiver, what, about, numbers, counted)
             for (sender, receiver, what, about), (numbers, counted) in sums.items()

@@ -31,7 +31,8 @@ from vfsl.completion.targets import Target, merge_rare, targets_of
 from vfsl.data import PartyTable
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.estimators.base import Estimator, ModelShare, Part, Roles
+from vfsl.estimators.base import Estimator
+from vfsl.parts import ModelShare, Part, Roles
 from vfsl.store import Checkpoints
 from vfsl.values import Array, Disclosure, Disclosures
 
@@ -254,7 +255,7 @@ def _follow_score(
 def knows_scores(base: Estimator, train: str, score: str) -> bool:
     """Whether the scored rows are training rows of a base that knows their scores anyway."""
     among = train == ALL or train == score == OVERLAP
-    return among and hasattr(base, "training_scores")
+    return among and base.knows_training_scores
 
 
 def _ordered(order: Mapping[str, Any], pair: Pair, leader: str) -> tuple[Estimator, str, str, int]:
