@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vfsl import store
-from vfsl.parallel import apart_each, lasting_each
+from vfsl.parallel import call_each, call_each_apart
 
 Say = Callable[[str], None]
 Result = dict[str, Any]
@@ -63,7 +63,7 @@ class Cells:
             waiting = [cases[titles[place]] for place in missing]
             if waiting:
                 self.say(f"{titles[missing[0]]} (cell 1 of {len(missing)})")
-            compute = lasting_each if self.lasting else apart_each
+            compute = call_each if self.lasting else call_each_apart
             for count, (index, result) in enumerate(compute(work, waiting, _workers), start=1):
                 place = missing[index]
                 found[place] = result

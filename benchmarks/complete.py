@@ -27,7 +27,7 @@ from vfsl.completion.fedpsg import FedPSG
 from vfsl.datasets import available
 from vfsl.errors import DataError
 from vfsl.federation import simulate
-from vfsl.parallel import apart
+from vfsl.parallel import call_apart
 
 # Raised when a change of code changes results, so that kept cells of before are not used.
 EDITION = 2
@@ -123,10 +123,10 @@ def measure(sizes: Sizes, say: Callable[[str], None], *, keep: bool) -> Outcome:
     shares = kept.all(routed_shares, whole)
     rows += [route_row(name, share) for name, share in zip(here, shares, strict=True)]
     say(f"{sizes.speed:,} rows × (20 + 20), plain")
-    rows.append(apart(timed, (sizes.speed, "plain")))
+    rows.append(call_apart(timed, (sizes.speed, "plain")))
     if sizes.encrypted:
         say(f"{sizes.encrypted:,} rows × (20 + 20), bfv")
-        rows.append(apart(timed, (sizes.encrypted, "bfv")))
+        rows.append(call_apart(timed, (sizes.encrypted, "bfv")))
     notes += _NOTES
     notes += ["Goals are judged in the full form only."] if not keep else goals(rows, cells)
     panels = [Panels((*_WAYS, "blend", "oracle"), by=("data", "overlap"))]

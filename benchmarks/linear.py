@@ -23,7 +23,7 @@ from vfsl.datasets import load
 from vfsl.errors import DataError
 from vfsl.estimators import LogisticRegression
 from vfsl.federation import Federation, simulate
-from vfsl.parallel import apart, close_pool
+from vfsl.parallel import call_apart, close_pool
 from vfsl.values import Array
 
 DATA = "fate-default_credit"
@@ -97,7 +97,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     say(f"{sizes.bags} bags")
     rows += _bag_rows(pairs["bfv"], sizes.bags)
     say(f"{sizes.large} rows, plain")
-    rows.append(apart(many_rows, sizes.large))
+    rows.append(call_apart(many_rows, sizes.large))
     notes += _NOTES
     notes += ["Goals are judged in the full form only."] if quick else goals(rows, sizes)
     panels = [Panels("core-s", ("fit", "rows", "models")), Panels("test AUC", ("fit",))]

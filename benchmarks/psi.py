@@ -9,7 +9,7 @@ from benchmarks.figures import Panels
 from benchmarks.peers import PeerMissing, peer_python, run_peer
 from benchmarks.psi_cost import measure_alignment
 from benchmarks.table import Outcome
-from vfsl.parallel import apart
+from vfsl.parallel import call_apart
 
 # Both sides in one process, as its own example does; raw data structure: exact, no false positives.
 _OPENMINED = """
@@ -65,7 +65,9 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
         ("blind-rsa", 128, rsa),
     ):
         say(f"{protocol}, {security} bits, {ids} ids a side")
-        rows.append(_row(apart(_measure, (protocol, security, ids)), security, peer_seconds, few))
+        rows.append(
+            _row(call_apart(_measure, (protocol, security, ids)), security, peer_seconds, few)
+        )
     panels = [Panels("seconds", ("method",), ("ids a side",))]
     return Outcome("psi", "Private set intersection", rows, notes, panels)
 

@@ -15,7 +15,7 @@ from vfsl.align import Alignment, CurveKey, RsaKey, align, prepare_ids
 from vfsl.align.blind_rsa import in_threads, to_bytes, to_numbers
 from vfsl.align.ids import DIGEST_BYTES, ByteRows, to_rows
 from vfsl.channel import Transcript
-from vfsl.parallel import cores
+from vfsl.parallel import count_cores
 
 
 def raw_rates(protocol: str = "blind-rsa", security: int = 128, ids: int = 512) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def raw_rates(protocol: str = "blind-rsa", security: int = 128, ids: int = 512) 
     multiplication alone.
     """
     random = to_rows(os.urandom(DIGEST_BYTES * ids), DIGEST_BYTES)
-    rates: dict[str, Any] = {"protocol": protocol, "security": security, "cores": cores()}
+    rates: dict[str, Any] = {"protocol": protocol, "security": security, "cores": count_cores()}
     if protocol == "ecdh":
         scalar = CurveKey.generate()
         rates["hashed_multiplications_one_core"] = ids / _seconds(lambda: scalar.values(random))

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.crypto import scheme
+from vfsl.crypto import make_scheme
+from vfsl.crypto.fixed import fold
 from vfsl.crypto.opening import SecretKey
 from vfsl.crypto.scheme import EncryptedArray, PublicKey, Scheme
-from vfsl.crypto.slots import fold
 from vfsl.crypto.work import using_workers
 from vfsl.values import Array
 
@@ -79,7 +79,7 @@ class _Bench:
         if self.name == "bfv":
             count = len(sums._raws)  # type: ignore[attr-defined]
             self.timed("offline", lambda: self.public.prepare(count))
-        request, mask = self.timed("mask", sums.masked)
+        request, mask = self.timed("mask", sums.mask)
         answer = self.timed("open", lambda: self.secret.open(request, sums.shape))
         result = self.timed("unmask", lambda: mask.remove(answer))
         self.sent += _megabytes(request.payload) + _megabytes(answer.payload)
@@ -119,7 +119,7 @@ def measure(
     wanted = list(KERNELS if kernels is None else kernels)
     for name in schemes:
         kind, _, security = name.partition("-")
-        bench = _Bench(scheme(kind, int(security or 128)), scale, seed)
+        bench = _Bench(make_scheme(kind, int(security or 128)), scale, seed)
         for kernel in wanted:
             bench.start()
             with using_workers(1):

@@ -24,7 +24,7 @@ from vfsl.data import PartyTable
 from vfsl.estimators import LGB, XGB, ModelShare
 from vfsl.estimators.trees import TreeModel
 from vfsl.federation import Federation, simulate
-from vfsl.parallel import apart
+from vfsl.parallel import call_apart
 from vfsl.values import Array
 
 Tables = Mapping[str, PartyTable]
@@ -77,7 +77,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     say(f"plain, {sizes.trees} trees")
     # Apart, since peers leave threads behind that still take time.
     plain = [(model, parts, label, sizes.repeats) for model in _models(sizes.trees)]
-    rows += [apart(plain_row, case) for case in plain]
+    rows += [call_apart(plain_row, case) for case in plain]
     say(f"bfv, {sizes.encrypted_trees} trees")
     rows += _encrypted_rows("bfv", parts, label, sizes.encrypted_trees)
     if sizes.paillier:
@@ -86,7 +86,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     for count in sizes.scaling:
         for scheme in ("plain", "bfv"):
             say(f"{scheme}, {count} rows")
-            rows.append(apart(scaled_row, (count, scheme, sizes.scaling_trees)))
+            rows.append(call_apart(scaled_row, (count, scheme, sizes.scaling_trees)))
     notes += _NOTES
     notes += ["Goals are judged in the full form only."] if quick else goals(rows)
     panels = [Panels("test AUC", ("fit",)), Panels("core-s a tree", ("fit", "rows"))]
@@ -248,7 +248,7 @@ def _encrypted_rows(
         **_flows(fed, trees),
         "same trees as plain": same_trees(fitted.shares_, plain.shares_),
     }
-    alone = apart(phases_row, (train, label, scheme, trees))
+    alone = call_apart(phases_row, (train, label, scheme, trees))
     return [row, alone]
 
 

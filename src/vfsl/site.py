@@ -18,7 +18,7 @@ import numpy as np
 
 from vfsl.align import Alignment, Caution, IdList, Limits, RowShare, prepare_ids
 from vfsl.channel import Channel, Transcript
-from vfsl.crypto import SCHEME_FOR
+from vfsl.crypto import choose_scheme
 from vfsl.data import Kind, PartyTable
 from vfsl.data.table import split_ids
 from vfsl.draws import PrivateSeed, public_rng
@@ -221,7 +221,7 @@ class Site:
             )
         others = tuple(party for party in aligned if party != label_holder)
         terms = self.terms
-        scheme = SCHEME_FOR[work] if terms.scheme == "auto" else terms.scheme
+        scheme = choose_scheme(work) if terms.scheme == "auto" else terms.scheme
         return Roles(label_holder, others, terms.key_holder, scheme, terms.security)
 
     def part(

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import linear, trees
 from benchmarks.linear import Cost
 from benchmarks.trees import Phases, Sizes, aligned, best_of, goals, peer_rows, resampled
-from vfsl.crypto import EncryptedArray, PublicKey, SecretKey, scheme
+from vfsl.crypto import EncryptedArray, PublicKey, SecretKey, make_scheme
 from vfsl.data import PartyTable
 from vfsl.errors import DataError
 
@@ -68,9 +68,9 @@ def test_phases_leave_everything_as_it_was():
 
 def test_phases_see_a_scheme_at_work():
     with Phases() as phases:
-        public, secret = scheme("paillier", 112).generate()
+        public, secret = make_scheme("paillier", 112).generate()
         array = public.encrypt(np.arange(40), use="sum_by", bound=40)
-        request, mask = array.sum_by(np.arange(40) % 4, 4).masked()
+        request, mask = array.sum_by(np.arange(40) % 4, 4).mask()
         mask.remove(secret.open(request, (4,)))
     assert phases.seconds["encrypt"] > 0
     assert phases.seconds["mask"] > 0

@@ -68,7 +68,10 @@ JOBS = {
     "complete": COMPLETE + 'rounds = 2\nlabel = "y"\nadvice_trees = 1\n',
     "complete by association": COMPLETE + "tau = 0.05\n",
     "completed rows": COMPLETE + train("xgb", 'rows = "completed"\n' + FEW),
-    "evaluate": train("logistic", "refine = 0") + train("xgb", FEW) + train("risa", RISA) + EVALUATE,
+    "evaluate": train("logistic", "refine = 0")
+    + train("xgb", FEW)
+    + train("risa", RISA)
+    + EVALUATE,
 }
 
 
@@ -89,7 +92,8 @@ def play_in_memory(job, tables, world, scratch, seeds):
     frames = {party: frame.drop(columns="unused") for party, frame in tables.items()}
     fed = simulate(
         frames,
-        labels={party: name for party in frames for name in job.labels_in_steps(party)} | {"B": None},
+        labels={party: name for party in frames for name in job.labels_in_steps(party)}
+        | {"B": None},
         seed=job.run.seed,
         private=seeds,
     )

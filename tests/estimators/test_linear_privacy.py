@@ -5,7 +5,7 @@ import pytest
 
 from tests.estimators.linear_cases import PAILLIER, PLAIN, classes, parts_of, scores, tables, train
 from vfsl.channel import Transcript, wire
-from vfsl.crypto import scheme
+from vfsl.crypto import make_scheme
 from vfsl.data import PartyTable
 from vfsl.errors import ProtocolError
 from vfsl.estimators import (
@@ -186,7 +186,7 @@ def test_the_key_holder_opens_uniform_values(roles):
 
 
 def test_a_ciphertext_of_another_shape_names_its_sender():
-    public, _ = scheme("plain").generate()
+    public, _ = make_scheme("plain").generate()
     value = public.encrypt(np.arange(3)).to_wire()
     with pytest.raises(ProtocolError, match="'B' sent"):
         load_array(public, value, "B", (4,))

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tests.estimators.linear_cases import classes, parts_of, tables, train
-from vfsl.channel import Transcript
-from vfsl.channel.base import PartyChannel
+from vfsl.channel import Channel, Transcript
 from vfsl.estimators import LinearRegression, LogisticRegression
 from vfsl.estimators.descent import Problem
 from vfsl.estimators.privacy import GradientCount, count_new, release_sums
@@ -25,7 +24,7 @@ def test_messages_add_up_to_all_of_them_or_to_what_they_can_tell(most):
 
 def released(problem, weighted, own, theirs, rounds):
     transcript = Transcript()
-    channel = PartyChannel(Silent(), transcript)
+    channel = Channel(Silent(), transcript)
     count = GradientCount.of(problem.targets, weighted, own + 1)
     for number in range(rounds):
         count.release(channel, "B", theirs, number)
@@ -75,14 +74,14 @@ def test_models_with_one_target_count_once_and_classes_each():
 
 def test_the_label_holders_own_gradients_count_for_the_feature_holder():
     transcript = Transcript()
-    channel = PartyChannel(Silent(), transcript)
+    channel = Channel(Silent(), transcript)
     for number in range(5):
         release_sums(channel, "B", 2, (3, 4), number)
     (line,) = transcript.shown("s")
     assert line.numbers == 2 * (5 * 4 + 1 + 4 * 3)
     assert line.counted == 2 * (3 * 4 + 1 + 4 * 3)
     nothing = Transcript()
-    release_sums(PartyChannel(Silent(), nothing), "B", 2, (0, 4), 1)
+    release_sums(Channel(Silent(), nothing), "B", 2, (0, 4), 1)
     assert nothing.shown("s")[0].numbers == 0
 
 

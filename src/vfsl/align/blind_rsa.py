@@ -41,7 +41,7 @@ from vfsl.align.ids import ByteRows, join_rows, to_rows
 from vfsl.align.psi import BadElement, PsiProtocol, hash_element, read_private_key
 from vfsl.align.state import VALUE_BYTES
 from vfsl.errors import ConfigError, CryptoError, StoreError
-from vfsl.parallel import cores
+from vfsl.parallel import count_cores
 from vfsl.store import write_bytes
 
 EXPONENT = 65537
@@ -240,9 +240,9 @@ def in_threads(function: Callable[..., bytes], width: int, *blocks: ByteRows) ->
         tuple(block[start : start + _CHUNK] for block in blocks)
         for start in range(0, len(blocks[0]), _CHUNK)
     ]
-    if len(chunks) < 2 or cores() == 1:
+    if len(chunks) < 2 or count_cores() == 1:
         return to_rows(b"".join([function(*chunk) for chunk in chunks]), width)
-    done = _threads(cores()).map(lambda chunk: function(*chunk), chunks)
+    done = _threads(count_cores()).map(lambda chunk: function(*chunk), chunks)
     return to_rows(b"".join(done), width)
 
 

@@ -69,7 +69,7 @@ class Station:
         return transport
 
     def _carry(self, peer: str, envelope: Envelope) -> None:
-        seconds = CALL_SECONDS + len(envelope) / 1_000_000  # a slow line carries a MB a second
+        seconds = CALL_SECONDS + len(envelope) / 1_000_000  # a slow line carries 1 MB per second
         _call(lambda: self._proxies[peer](secure=self.secure, timeout=seconds).deliver(envelope))
 
     def _probe(self, peer: str) -> None:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from vfsl.channel import Attempt, PartyChannel, Transcript, seal
+from vfsl.channel import Attempt, Channel, Transcript, seal
 from vfsl.channel.transport import Transport
 from vfsl.data import PartyTable
 from vfsl.deploy.budget import KeptBudget
@@ -100,7 +100,7 @@ def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Endin
     attempt = Attempt(facts.run, facts.attempt, bytes.fromhex(facts.job))
     sealed = seal(transport, seal_key(folder), mine.pins(), attempt, mine.limits.seconds)
     transcript = Transcript()
-    channel = PartyChannel(sealed, transcript, timeout=mine.limits.seconds)
+    channel = Channel(sealed, transcript, timeout=mine.limits.seconds)
     talk = channel.within("agreement", DISCLOSURES)
     job = _receive_job(talk, facts, kept)
     reasons, table, test = refusals(mine, job, facts.leader), None, None
@@ -146,7 +146,7 @@ def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Endin
     _write_record(site, folder, facts, records)
 
 
-def _receive_job(talk: PartyChannel, facts: Announced, kept: RunFolder) -> SharedJob:
+def _receive_job(talk: Channel, facts: Announced, kept: RunFolder) -> SharedJob:
     """The job: from the own folder at the leader, from the leader at everybody else."""
     if talk.me == facts.leader:
         content = read_json(kept.path / "job.json")
@@ -162,7 +162,7 @@ def _receive_job(talk: PartyChannel, facts: Announced, kept: RunFolder) -> Share
     return opened_job(text, facts.job, facts.leader)
 
 
-def _agree(talk: PartyChannel, facts: Announced, job: SharedJob, answer: dict[str, Any]) -> int:
+def _agree(talk: Channel, facts: Announced, job: SharedJob, answer: dict[str, Any]) -> int:
     """Everybody's answer, and the last step that all have finished; Refused if one disagrees."""
     if talk.me != facts.leader:
         talk.send(facts.leader, "answer", answer)
@@ -226,7 +226,7 @@ def _play_step(
     budget = None  # without a table there is nothing to show
     if site.table is not None:
         budget = budget_of(site, mine, folder, step, run, _fingerprint_key(folder))
-    channel = PartyChannel(sealed, transcript, timeout=seconds, budget=budget)
+    channel = Channel(sealed, transcript, timeout=seconds, budget=budget)
     play(step, site, channel.within(f"step {site.number}"))
     return [outcome.to_record(transcript) for outcome in site.outcomes]
 

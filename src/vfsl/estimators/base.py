@@ -339,7 +339,9 @@ class Estimator(ABC):
         rows = site.rows().overlap
         if self.predicts == "numbers":
             return Answer(rows, self.to_predictions(share, scores))
-        return Answer(rows, self.to_probabilities(share, scores), np.asarray(share.state["classes"]))
+        return Answer(
+            rows, self.to_probabilities(share, scores), np.asarray(share.state["classes"])
+        )
 
     def measure_quality(
         self, share: ModelShare, scores: Array, target: Array | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vfsl.crypto import SCHEME_FOR
+from vfsl.crypto import choose_scheme
 from vfsl.data import PartyTable
 from vfsl.job.schema import Job
 from vfsl.job.steps import AlignStep, Step, TrainStep
@@ -49,7 +49,7 @@ def _estimate_training(step: TrainStep, job: Job, tables: Mapping[str, PartyTabl
     kind = work.split()[0]
     if rounds is None or kind not in SECONDS_PER_CELL:
         return None
-    scheme = SCHEME_FOR[work] if job.run.scheme == "auto" else job.run.scheme
+    scheme = choose_scheme(work) if job.run.scheme == "auto" else job.run.scheme
     rate = SECONDS_PER_CELL[kind].get(scheme)
     # How many rows are common is not known before the alignment: at most so many.
     rows = min(len(table) for table in tables.values() if table.columns)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import expit
 
 from vfsl.channel import Channel
-from vfsl.crypto import scheme
+from vfsl.crypto import make_scheme
 from vfsl.data import Kind
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import NOTHING_KEPT, Estimator
@@ -188,7 +188,7 @@ def check_base(base: Base, roles: Roles) -> None:
             "The refine parameter of a logistic base of VFPU must be 0: it would show the label "
             f"holder a score of every row and bag. Got {getattr(base, 'refine', 0)!r} instead."
         )
-    if not scheme(roles.scheme, roles.security).elementwise:
+    if not make_scheme(roles.scheme, roles.security).elementwise:
         raise ConfigError(
             f"A linear base of VFPU needs a scheme with element-wise products, which "
             f"{roles.scheme!r} has not; use scheme 'auto' or 'paillier'."

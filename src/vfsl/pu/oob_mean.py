@@ -82,7 +82,7 @@ def sum_label_holder(
         for model in chosen
     )
     total = reduce(add, products) + (own * voters).sum(axis=1)
-    request, mask = total.masked()
+    request, mask = total.mask()
     channel.send(roles.key_holder, "sum", request)
     return decode(mask.remove(channel.receive(roles.key_holder, "opened sum")), SCORE_BITS)
 

@@ -29,7 +29,12 @@ from vfsl.data import Kind, PartyTable
 from vfsl.errors import ConfigError
 from vfsl.federation import Federation
 from vfsl.parts import ModelShare
-from vfsl.testing.claims import randomness_left_alone, refused, require, same_frames
+from vfsl.testing.claims import (
+    require,
+    require_refusal,
+    require_same_frames,
+    require_untouched_randomness,
+)
 from vfsl.values import Array
 
 __all__ = ["ESTIMATOR_CHECKS", "EstimatorCase"]
@@ -403,11 +408,13 @@ def leaves_the_world_alone(case: EstimatorCase) -> None:
     before = {party: table.frame.copy(deep=True) for party, table in trial.tables.items()}
     given = weights.copy()
     model = case.make()
-    with randomness_left_alone():
+    with require_untouched_randomness():
         model.fit(trial, label=LABEL, **({"weights": given} if case.weights else {}))
         case.answer(model, trial)
     for party, frame in before.items():
-        same_frames(frame, trial.tables[party].frame, f"The table of {party!r} has changed.")
+        require_same_frames(
+            frame, trial.tables[party].frame, f"The table of {party!r} has changed."
+        )
     require(bool((weights == given).all()), "Row weights have been changed.")
 
 
@@ -429,18 +436,18 @@ def saves_and_loads(case: EstimatorCase) -> None:
 def refuses_bad_input(case: EstimatorCase) -> None:
     """What cannot be used is refused in a sentence, not by an error from deep inside."""
     rows = len(case.target)
-    refused("nothing fitted", lambda: case.make().decision_function(case.trial()))
-    refused("nothing fitted", lambda: case.answer(case.make(), case.trial()))
+    require_refusal("nothing fitted", lambda: case.make().decision_function(case.trial()))
+    require_refusal("nothing fitted", lambda: case.answer(case.make(), case.trial()))
     unknown = np.full(rows, None, dtype=object)
-    refused("no known label", lambda: case.fit(case.trial(target=unknown)))
+    require_refusal("no known label", lambda: case.fit(case.trial(target=unknown)))
     unknown[0] = case.target[0]
-    refused("one known label", lambda: case.fit(case.trial(target=unknown)))
+    require_refusal("one known label", lambda: case.fit(case.trial(target=unknown)))
     if case.classes:
         same = np.full(rows, case.classes[0], dtype=object)
-        refused("one class only", lambda: case.fit(case.trial(target=same)))
+        require_refusal("one class only", lambda: case.fit(case.trial(target=same)))
     else:
         words = np.full(rows, "tall", dtype=object)
-        refused("words for numbers", lambda: case.fit(case.trial(target=words)))
+        require_refusal("words for numbers", lambda: case.fit(case.trial(target=words)))
 
 
 def refuses_bad_weights(case: EstimatorCase) -> None:
@@ -475,7 +482,7 @@ def refuses_weights_without_a_label(case: EstimatorCase) -> None:
 
 def _refuses_weights(case: EstimatorCase, bad: dict[str, Array], **changes: Any) -> None:
     for what, weights in bad.items() if case.weights else ():
-        refused(what, partial(case.fit, case.trial(**changes), weights))
+        require_refusal(what, partial(case.fit, case.trial(**changes), weights))
 
 
 ESTIMATOR_CHECKS: dict[str, Callable[[EstimatorCase], None]] = {

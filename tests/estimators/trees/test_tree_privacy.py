@@ -17,8 +17,8 @@ from tests.estimators.trees.tree_cases import (
     train_with,
 )
 from vfsl.channel import Transcript, wire
-from vfsl.crypto import scheme
-from vfsl.crypto.slots import unfold
+from vfsl.crypto import make_scheme
+from vfsl.crypto.fixed import unfold
 from vfsl.draws import draw_announced_seed
 from vfsl.errors import ProtocolError, QueryRefused
 from vfsl.estimators import GBDT, LGB, XGB, RandomForest, Roles
@@ -76,7 +76,7 @@ def opened_by_label_holder(transcript, roles=PLAIN):
     came = {}
     for _, name, _, _, value in seen_by(transcript, "C"):
         came.setdefault(name.rsplit("/", 1)[-1], []).append((name, value))
-    key = scheme(roles.scheme, roles.security).load_public(came["public key"][0][1])
+    key = make_scheme(roles.scheme, roles.security).load_public(came["public key"][0][1])
     nodes = []
     for (_, masks), (_, answers) in zip(came["masks"], came["opened"], strict=True):
         pairs = zip(masks.payload["masks"], answers.payload, strict=True)

@@ -6,8 +6,8 @@ import threading
 import numpy as np
 import pytest
 
-from vfsl.crypto import scheme
-from vfsl.crypto.pool import Pool
+from vfsl.crypto import make_scheme
+from vfsl.crypto.work import Pool
 
 
 class Numbers(Pool[int]):
@@ -18,11 +18,11 @@ class Numbers(Pool[int]):
         self.counter = itertools.count()
         self.here = 0
 
-    def _fresh(self, count):
+    def _make(self, count):
         self.here += count
         return [next(self.counter) for _ in range(count)]
 
-    def _elsewhere(self, count):
+    def _make_elsewhere(self, count):
         for start in range(0, count, 4):
             yield [next(self.counter) for _ in range(min(4, count - start))]
 
@@ -65,7 +65,7 @@ def test_many_threads_never_share_an_item():
     ],
 )
 def test_real_pools_fill_from_worker_processes(name, use, count, pool):
-    public, secret = scheme(name, 112).generate()
+    public, secret = make_scheme(name, 112).generate()
     before = len(pool(public))
     public.prepare_in_background(count, use=use).join(timeout=120)
     filled = len(pool(public))
