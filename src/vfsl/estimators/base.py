@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from vfsl.parts import ModelShare, Part, Roles
 from vfsl.values import Array
 
 
+@runtime_checkable
 class Estimator(Protocol):
     """A federated estimator as methods that build on one see it: two roles of every party.
 

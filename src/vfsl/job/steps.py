@@ -20,8 +20,6 @@ from vfsl.job.holdout import hold_out
 from vfsl.job.schema import AlignStep, AnyStep, CompleteStep, PuStep, TrainStep
 from vfsl.job.training import train
 from vfsl.job.work import Work
-from vfsl.progress import Event
-from vfsl.pu.loop import Progress
 from vfsl.record import StepRecord
 
 
@@ -83,13 +81,7 @@ def write_aligned(fed: Federation, party: str, out: Path) -> None:
 
 def _find_positives(work: Work, step: PuStep) -> None:
     """Mark, learn, write scores at the label holder and, with consent, at the positive holder."""
-    tell, fed = work.listener, work.fed
-
-    def hear(progress: Progress) -> None:
-        if tell is not None:
-            stage = f"iteration {progress.iteration} of {progress.iterations}, bags"
-            tell(Event("vfpu", stage, progress.bag, progress.bags))
-
+    fed = work.fed
     fed.mark(
         positives=step.positives,
         label_holder=step.label_holder,
@@ -101,7 +93,6 @@ def _find_positives(work: Work, step: PuStep) -> None:
         positives=step.positives,
         label_holder=step.label_holder,
         state=work.state("pu"),
-        on_event=hear if tell is not None else None,
     )
     save_shares(method.shares_, work.results, f"vfpu-{work.number}")
     mine = work.party_folder(step.label_holder)

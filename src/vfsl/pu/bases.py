@@ -1,4 +1,4 @@
-"""Base estimators of VFPU: their names, what their scores are, and how scores become votes."""
+"""Base estimators of VFPU: which there are, and how their scores become votes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -22,8 +22,8 @@ from vfsl.estimators.least_squares import Program
 from vfsl.estimators.linear_model import LinearModel
 from vfsl.estimators.logistic import LogisticRegression
 from vfsl.parts import ModelShare, Part, Roles
-from vfsl.pu.bags import Booleans, mean_votes
-from vfsl.pu.calibration import finite_logit
+from vfsl.pu.bags import Booleans, average_votes
+from vfsl.pu.prior import Calibration, finite_logit
 from vfsl.values import Array
 
 # Import paths, so that trees load only when they are used.
@@ -34,28 +34,20 @@ BASES = {
     "xgb": "vfsl.estimators.trees:XGB",
     "lgb": "vfsl.estimators.trees:LGB",
 }
-# The rule of ten rows a leaf counts all rows, in the bag or not; of those that are in it LightGBM
+# The rule of ten rows per leaf counts all rows, in the bag or not. Of those in the bag, LightGBM
 # asks for twenty, which weigh 5 where both classes are even.
 IN_BAGS = {"lgb": {"min_child_weight": 5.0}}
-
-
-class Base(Estimator, Protocol):
-    """What VFPU asks of an estimator.
-
-    One that has ``training_scores(share)`` gives the label holder the score of every training row,
-    (rows, models), without a message; of another the label holder learns sums over bags only.
-    """
 
 
 @dataclass
 class BagLogistic(LogisticRegression):
     """Logistic regression for bags: no score is shown in training, and rows may weigh a lot.
 
-    In a bag few rows count: a positive weighs as much as all rows over those of the bag. The number
-    of rounds is fixed, so that it says nothing about the rows that count. Few rows also let a
-    single extreme cell decide, so numbers are cut ``cut`` standard deviations from their mean.
-    Known positives are few by nature: one for each column of the widest feature holder is asked for
-    where it could solve its gradients for them, not two; docs/pu.md has the experiment.
+    In a bag few rows count, so each has a large weight. The number of rounds is fixed, so that it
+    says nothing about the rows that count. Few rows also let a single extreme cell decide, so
+    numbers are cut ``cut`` standard deviations from their mean. Known positives are few by nature,
+    so one per column of the widest feature holder is enough, not two; docs/pu.md has the experiment
+    on what that party could solve its gradients for.
     """
 
     l2: float = 0.01
@@ -74,7 +66,7 @@ class BagLogistic(LogisticRegression):
         roles: Roles,
         rng: np.random.Generator | None = None,
     ) -> ModelShare | None:
-        limits = {} if part is None else column_limits(part, self.cut)
+        limits = {} if part is None else find_limits(part, self.cut)
         cut = None if part is None else cut_part(part, limits)
         share = super().train(channel, cut, roles=roles, rng=rng)
         return None if share is None else replace(share, state={**share.state, "limits": limits})
@@ -91,12 +83,10 @@ class BagLogistic(LogisticRegression):
         return rarest_class(codes, classes, np.where(codes[:, None] == codes.max(), weights, 0.0))
 
     def _program(self, weighted: bool = False) -> Program:
-        program = super()._program(weighted)
-        fields = {name: getattr(program, name) for name in Program.__dataclass_fields__}
-        return _HeavyRows(**fields)
+        return _HeavyRows(**vars(super()._program(weighted)))
 
 
-def column_limits(part: Part, cut: float) -> dict[str, list[float]]:
+def find_limits(part: Part, cut: float) -> dict[str, list[float]]:
     """Where each numeric column is cut, by the party's own rows of the part."""
     table, limits = part.table, {}
     for name in table.features:
@@ -123,8 +113,7 @@ class _HeavyRows(Program):
 
     def width(self, rows: int, stage: int, roles: Roles) -> Width:
         usual = super().width(rows, stage, roles)
-        shares = 3 if usual.row_weights else 2
-        less = _MORE_BITS // shares
+        less = _MORE_BITS // (3 if usual.row_weights else 2)
         return replace(
             usual,
             columns=usual.columns - less,
@@ -138,7 +127,10 @@ class _HeavyRows(Program):
 _MORE_BITS = 6
 
 
-def make_base(base: str | Base) -> Base:
+# ---- which bases there are -----------------------------------------------------------------------
+
+
+def make_base(base: str | Estimator) -> Estimator:
     """The base of that name, or the given one if its scores are usable."""
     if isinstance(base, str):
         if base not in BASES:
@@ -149,7 +141,7 @@ def make_base(base: str | Base) -> Base:
                 f"Got {base!r} instead{hint}"
             )
         module, name = BASES[base].split(":")
-        made: Base = getattr(import_module(module), name)(**IN_BAGS.get(base, {}))
+        made: Estimator = getattr(import_module(module), name)(**IN_BAGS.get(base, {}))
         return made
     if getattr(base, "scores_are", None) not in ("logit", "probability"):
         raise ConfigError(
@@ -160,24 +152,8 @@ def make_base(base: str | Base) -> Base:
     return base
 
 
-def knows_training_scores(base: Base) -> bool:
-    """Whether the label holder has every training row's score anyway."""
-    return hasattr(base, "training_scores")
-
-
-def training_scores(base: Any, share: ModelShare) -> Floats:
-    return np.asarray(base.training_scores(share), dtype=np.float64)
-
-
-def work_of(base: Base, feature_holders: int) -> str:
-    """The kind of work that picks the scheme where it was left to "auto"."""
-    if knows_training_scores(base):
-        return "trees"
-    return "linear" if feature_holders == 1 else "linear of many"
-
-
-def check_base(base: Base, roles: Roles) -> None:
-    """Refuse what would only fail in the middle of a run, or show more than it should."""
+def check_base(base: Estimator, roles: Roles) -> None:
+    """Refuse what would only fail in the middle of a search, or show more than it should."""
     if knows_training_scores(base):
         return
     if not isinstance(base, LinearModel):
@@ -197,31 +173,60 @@ def check_base(base: Base, roles: Roles) -> None:
         )
 
 
-def votes(base: Base, scores: Floats) -> Floats:
+def knows_training_scores(base: Estimator) -> bool:
+    """Whether the label holder has the score of every training row without a message."""
+    return hasattr(base, "training_scores")
+
+
+def training_scores(base: Any, share: ModelShare) -> Floats:
+    return np.asarray(base.training_scores(share), dtype=np.float64)
+
+
+def work_of(base: Estimator, feature_holders: int) -> str:
+    """The kind of work that picks the scheme where it was left to "auto"."""
+    if knows_training_scores(base):
+        return "trees"
+    return "linear" if feature_holders == 1 else "linear of many"
+
+
+def asks_of(base: Estimator) -> list[tuple[str, str]]:
+    """What the base reveals beyond the defaults, by its name in party.toml."""
+    if knows_training_scores(base):
+        return [("disclosure", "tree partitions")]
+    rare = getattr(base, "rare_rows_per_column", 0.0) < BagLogistic.rare_rows_per_column
+    return [("disclosure", "rare labels")] if rare else []
+
+
+# ---- scores become votes -------------------------------------------------------------------------
+
+
+def to_votes(base: Estimator, scores: Floats) -> Floats:
     """What is averaged over bags: probabilities of trees, logits of linear models."""
-    return np.asarray(expit(scores)) if _votes_by_probability(base) and _logits(base) else scores
+    by_probability = knows_training_scores(base) and base.scores_are == "logit"
+    return np.asarray(expit(scores)) if by_probability else scores
 
 
-def mean_as_logit(base: Base, means: Floats) -> Floats:
-    """The average of votes as a logit, whatever was averaged."""
-    return means if _logits(base) and not _votes_by_probability(base) else finite_logit(means)
+def to_logits(base: Estimator, means: Floats) -> Floats:
+    """Means of votes as logits."""
+    by_logit = not knows_training_scores(base) and base.scores_are == "logit"
+    return means if by_logit else finite_logit(means)
 
 
-def mean_logits(base: Base, scores: Floats, voters: Booleans) -> Floats:
+def average_logits(base: Estimator, scores: Floats, voters: Booleans) -> Floats:
     """One logit for each row from the scores of its voters; NaN for a row without one."""
-    return mean_as_logit(base, mean_votes(votes(base, scores), voters))
+    return to_logits(base, average_votes(to_votes(base, scores), voters))
 
 
-def first_models(share: ModelShare, count: int) -> ModelShare:
+def to_probabilities(base: Estimator, members: Sequence[Array], calibration: Calibration) -> Array:
+    """How likely rows are positive, (rows, 1), by the scores of all members' models."""
+    counted = [to_votes(base, scores) for scores in members]
+    total = sum(each.sum(axis=1) for each in counted)
+    count = sum(each.shape[1] for each in counted)
+    return calibration.of_all(to_logits(base, np.asarray(total / count)))[:, None]
+
+
+def average_models(share: ModelShare, count: int) -> ModelShare:
     """A linear share with one model: the mean of the first ones, whose score is their mean."""
     weights = np.asarray(share.state["weights"], dtype=np.float64)
     weights = weights.reshape(-1, share.state["models"])[:, :count].mean(axis=1, keepdims=True)
     return replace(share, state={**share.state, "weights": weights.tolist(), "models": 1})
-
-
-def _logits(base: Base) -> bool:
-    return base.scores_are == "logit"
-
-
-def _votes_by_probability(base: Base) -> bool:
-    return knows_training_scores(base)

@@ -8,6 +8,7 @@ Learns  the positive holder: ids of people whom it may not know, and how likely 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,7 @@ import pandas as pd
 from vfsl.channel import Channel, expect_array
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.parts import Roles
+from vfsl.site import Site
 from vfsl.values import Disclosure, Disclosures
 
 DISCLOSURES: Disclosures = {
@@ -26,6 +28,42 @@ DISCLOSURES: Disclosures = {
         "ids of people whom the receiver may not know, and how likely each of them is positive",
     ),
 }
+
+
+def deliver_side(
+    site: Site,
+    channel: Channel,
+    positives: str,
+    label_holder: str,
+    consent: Sequence[str],
+    reliable: pd.Series[float] | None = None,
+) -> pd.Series[float] | None:
+    """One party's whole side of the delivery; the positive holder gets scores by id.
+
+    Parameters
+    ----------
+    site : Site
+    channel : Channel
+    positives, label_holder : str
+    consent : sequence of str
+        The parties that agree; each says so for itself.
+    reliable : Series, optional
+        The label holder's reliable positives.
+    """
+    roles = site.roles(label_holder)
+    if site.me not in (positives, *roles.data_holders):
+        return None
+    settings = {"to": positives, "consent": sorted(consent)}
+    with site.records("deliver", channel, settings) as outcome:
+        if site.me in roles.feature_holders:
+            deliver_feature_holder(channel, roles, site.me in consent)
+            return None
+        if site.me == label_holder and reliable is not None:
+            deliver_label_holder(channel, roles, positives, reliable, site.me in consent)
+        else:
+            reliable = deliver_positive_holder(channel, roles)
+        outcome.metrics = {"reliable positives": len(reliable)}
+    return reliable if site.me == positives else None
 
 
 def deliver_feature_holder(channel: Channel, roles: Roles, agrees: bool) -> None:
@@ -59,20 +97,16 @@ def deliver_label_holder(
 
 def deliver_positive_holder(channel: Channel, roles: Roles) -> pd.Series[float]:
     """Receive the reliable positives: scores by id."""
-    sender = roles.label_holder
-    content = channel.within("deliver", DISCLOSURES).receive(sender, "reliable positives")
-    ids = _ids(content, sender)
+    sender, name = roles.label_holder, "reliable positives"
+    content = channel.within("deliver", DISCLOSURES).receive(sender, name)
+    ids = _read_ids(content, sender)
     scores = expect_array(
-        content.get("scores"),
-        sender=sender,
-        name="reliable positives",
-        holds="float",
-        shape=(len(ids),),
+        content.get("scores"), sender=sender, name=name, holds="float", shape=(len(ids),)
     )
     return pd.Series(np.asarray(scores), index=pd.Index(ids, name="id", dtype=object), name="score")
 
 
-def _ids(content: dict[str, Any], sender: str) -> list[str]:
+def _read_ids(content: dict[str, Any], sender: str) -> list[str]:
     """The ids of the block, each with its length."""
     block: Any = content.get("ids")
     lengths = expect_array(
