@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import spearmanr
@@ -114,6 +114,7 @@ def test_calibration_keeps_the_order_and_comes_back_from_json():
     st.sampled_from(["normal", "heavy", "skewed"]),
     st.integers(0, 1000),
 )
+@example(2, 74, 2.0, 0.0, 0.001, "skewed", 74)  # a prior of 0 asks for the steepest slope
 def test_no_ranking_is_flattened(positives, more, gap, prior, scale, tails, seed):
     """Whatever the prior is taken for, and whichever way the held-out positives rank."""
     rng = np.random.default_rng(seed)

@@ -8,9 +8,9 @@ from vfsl.errors import InputError
 from vfsl.pu.search import (
     REASONS,
     find_known,
-    has_drifted,
     promotion_size,
     rank_stability,
+    warn_of_drift,
     why_stop,
 )
 
@@ -61,5 +61,6 @@ def test_stable_ranks_and_drift():
     one, two = np.array([1.0, 2.0, 3.0, 9.0]), np.array([0.0, 5.0, 4.0, 8.0])
     assert rank_stability(one, two) == pytest.approx(spearmanr(one, two)[0])
     assert rank_stability(one[:1], two[:1]) == 1.0
-    assert has_drifted(0.9, 0.88)
-    assert not has_drifted(0.9, 0.895)
+    (text,) = warn_of_drift(2, 0.9, 0.88)
+    assert "0.880 of all pairs after iteration 2, against 0.900 in the first" in text
+    assert warn_of_drift(2, 0.9, 0.895) == []

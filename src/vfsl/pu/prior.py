@@ -37,6 +37,7 @@ CALIBRATED_BY = "Platt scaling of held-out scores, Elkan-Noto correction under t
 _EDGE = 1e-12
 # The highest logit of the best row: nearer to 1 a double has too few digits to keep an order.
 _SUREST = float(-np.log(np.sqrt(np.finfo(float).eps)))
+_DEEPEST = 700.0  # and of the worst row: below its negative, probabilities become 0
 
 
 @dataclass(frozen=True)
@@ -247,8 +248,11 @@ def calibrate(positive: Floats, unlabelled: Floats, prior: float) -> Calibration
         method="L-BFGS-B",
         bounds=[(least, None), (-_SUREST, _SUREST)],
     ).x
-    slope = float(found[0] / spread)
-    return Calibration(slope, float(found[1] - slope * best), c)
+    steepest, top = float(found[0]), float(found[1])
+    if steepest * z.min() + top < -_DEEPEST:
+        steepest = max((_DEEPEST + top) / -float(z.min()), least)
+    slope = float(steepest / spread)
+    return Calibration(slope, float(top - slope * best), c)
 
 
 def label_frequency(prior: float, positives: int, unlabelled: int) -> float:

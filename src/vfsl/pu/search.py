@@ -8,7 +8,7 @@ stop.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -65,15 +65,6 @@ class Ranking:
     scores: list[Floats]  # of all rows by each share's models, where the base shows them
 
 
-@dataclass(frozen=True)
-class Estimates:
-    """What follows from a ranking: the prior, probabilities, and the AUC of held-out positives."""
-
-    prior: Prior
-    calibration: Calibration
-    auc: float
-
-
 class PositiveSearch:
     """The label holder's rows by what they are taken for, and what it learns of them.
 
@@ -89,6 +80,10 @@ class PositiveSearch:
         Hears how far the bags of an iteration are.
     """
 
+    prior: Prior
+    calibration: Calibration
+    auc: float  # of held-out known positives against all other rows
+
     def __init__(
         self,
         trainer: BagTrainer,
@@ -103,7 +98,7 @@ class PositiveSearch:
         rows = len(self.known)
         self.promoted = np.zeros(rows, dtype=bool)
         self.logits, self.probabilities = np.full(rows, np.nan), np.full(rows, np.nan)
-        self._draws, self._estimates = (
+        self._bag_rng, self._estimate_rng = (
             np.random.default_rng(rng.integers(0, 1 << 62, 2)) for _ in range(2)
         )
 
@@ -128,19 +123,30 @@ class PositiveSearch:
             ranking = self._rank(pool, iteration, preliminary=spied)
             logits = ranking.unlabelled[unlabelled]
             self.logits[unlabelled] = logits
-            found = self._estimate(ranking.held_out)
-            self.probabilities[unlabelled] = found.calibration.of_unlabelled(logits)
+            self._estimate(ranking.held_out)
+            self.probabilities[unlabelled] = self.calibration.of_unlabelled(logits)
+            known, rest = len(ranking.held_out), int((~self.known).sum())
             if iteration == 1:
-                hidden, first = round(found.prior.cautious * int((~self.known).sum())), found.auc
-            if has_drifted(first, found.auc):
-                warnings.append(_warn_of_drift(iteration, first, found.auc))
+                hidden, first = round(self.prior.cautious * rest), self.auc
+            warnings += warn_of_drift(iteration, first, self.auc)
             stability = None if before is None else rank_stability(before[unlabelled], logits)
             before = ranking.unlabelled
-            size = self._promote(hidden)
-            sizes = {"iteration": iteration, "unlabelled": len(logits), "promoted": size}
-            sizes |= {"pseudo-negatives from": int(pool.sum()), "hidden": hidden}
-            changes = {"stability": stability, "positives": trained_with}
-            history.append(sizes | changes | self._describe_estimates(found))
+            history.append(
+                {
+                    "iteration": iteration,
+                    "unlabelled": len(logits),
+                    "promoted": self._promote(hidden),
+                    "pseudo-negatives from": int(pool.sum()),
+                    "hidden": hidden,
+                    "stability": stability,
+                    "positives": trained_with,
+                    "label frequency": label_frequency(self.prior.cautious, known, rest),
+                    "prior": self.prior.value,
+                    "prior low": self.prior.low,
+                    "prior high": self.prior.high,
+                    "oob score": self.auc,
+                }
+            )
             reason = why_stop(
                 iteration,
                 outer,
@@ -152,18 +158,16 @@ class PositiveSearch:
             )
             if reason is not None:
                 break
-        if found.auc <= 0.5:
-            warnings.append(_warn_of_chance(found.auc))
         columns = self._compare_columns(ranking.held_out)
-        warnings += bias.warn_of(columns)
-        share = self._end(ranking, found, columns)
+        warnings += warn_of_chance(self.auc) + bias.warn_of(columns)
+        share = self._end(ranking, columns)
         return replace(
             share, rounds=tuple(history), stop_reason=reason or "outer", notes=tuple(warnings)
         )
 
     def _find_negatives(self) -> Booleans:
         """Step one of the two-step technique: reliable negatives."""
-        spies = choose_spies(self.known, self._settings["spy_share"], self._draws)
+        spies = choose_spies(self.known, self._settings["spy_share"], self._bag_rng)
         taken = self.known & ~spies
         everybody = np.ones((len(spies), 1), dtype=bool)
         weights = weigh_sides(taken, ~taken)[:, None]
@@ -180,7 +184,7 @@ class PositiveSearch:
             pool,
             bags=self._settings["rounds"],
             folds=min(self._settings["folds"], int(known.sum())),
-            rng=self._draws,
+            rng=self._bag_rng,
             preliminary=preliminary,
         )
         target = self.positive.astype(np.int64)
@@ -202,14 +206,14 @@ class PositiveSearch:
             return Ranking(np.where(unlabelled, values, np.nan), values[known], shares, [])
         scores = np.hstack(shown)
         values = average_logits(self._base, scores, batch.voters)
-        held = values[known]
+        held_out = values[known]
         if knows_training_scores(self._base):
             # One model scores more boldly than a mean of many; U has both, so it shows the way.
             alone = average_logits(self._base, scores, batch.held_out)
-            held = match_scale(alone[known], alone[unlabelled], values[unlabelled])
+            held_out = match_scale(alone[known], alone[unlabelled], values[unlabelled])
         else:
             shown = []  # a listed bag did not score all rows
-        return Ranking(np.where(unlabelled, values, np.nan), held, shares, shown)
+        return Ranking(np.where(unlabelled, values, np.nan), held_out, shares, shown)
 
     def _tell_of_bags(self, iteration: int, done: int) -> None:
         if self._tell is not None:
@@ -226,35 +230,23 @@ class PositiveSearch:
         self.promoted[best] = True
         return len(best)
 
-    def _estimate(self, held_out: Floats) -> Estimates:
-        # Promoted rows stay among those that held-out positives are compared with, at their last
-        # score: without its best rows U would seem to have no positives left.
+    def _estimate(self, held_out: Floats) -> None:
+        """Prior, calibration and AUC, from held-out positives and all other rows."""
+        # Promoted rows stay among the others, at their last score: without its best rows U would
+        # seem to have no positives left.
         rest = self.logits[~self.known]
-        prior = estimate_prior(held_out, rest, self._estimates)
-        calibration = calibrate(held_out, rest, prior.value)
-        return Estimates(prior, calibration, separation(held_out, rest))
-
-    def _describe_estimates(self, found: Estimates) -> dict[str, Any]:
-        """What an iteration's line of the history says beside its sizes."""
-        known, rest = int(self.known.sum()), int((~self.known).sum())
-        return {
-            "label frequency": label_frequency(found.prior.cautious, known, rest),
-            "prior": found.prior.value,
-            "prior low": found.prior.low,
-            "prior high": found.prior.high,
-            "oob score": found.auc,
-        }
+        self.prior = estimate_prior(held_out, rest, self._estimate_rng)
+        self.calibration = calibrate(held_out, rest, self.prior.value)
+        self.auc = separation(held_out, rest)
 
     def _compare_columns(self, held_out: Floats) -> tuple[bias.Difference, ...]:
         """Whether known positives look like the best rows of U, by the label holder's columns."""
         scores, part = self.logits.copy(), self._trainer.part
         scores[self.known] = held_out
         table = part.table.take(part.rows)
-        return bias.compare_columns(table, self.known, scores, self._estimates)
+        return bias.compare_columns(table, self.known, scores, self._estimate_rng)
 
-    def _end(
-        self, ranking: Ranking, found: Estimates, columns: tuple[bias.Difference, ...]
-    ) -> ModelShare:
+    def _end(self, ranking: Ranking, columns: Sequence[bias.Difference]) -> ModelShare:
         """The last iteration's bags are the result; the others are told which tasks these were."""
         bags, part = self._settings["rounds"], self._trainer.part
         members, models = (bags, 1) if self._listed else (1, bags)
@@ -268,10 +260,10 @@ class PositiveSearch:
         state = {
             "members": [share.to_dict() for share in ranking.shares[:members]],
             "models": models,
-            "calibration": found.calibration.to_dict(),
+            "calibration": self.calibration.to_dict(),
             "calibrated by": CALIBRATED_BY,
-            "prior": found.prior.to_dict(),
-            "oob score": found.auc,
+            "prior": self.prior.to_dict(),
+            "oob score": self.auc,
             "unlabelled rows": np.flatnonzero(rest).tolist(),
             "probabilities": probabilities.tolist(),
             "logits": logits.tolist(),
@@ -289,7 +281,7 @@ class PositiveSearch:
         if not ranking.scores:
             return share
         shown = [each[:, :models] for each in ranking.scores[:members]]
-        scores = to_probabilities(self._base, shown, found.calibration)
+        scores = to_probabilities(self._base, shown, self.calibration)
         return replace(share, scores=scores, seen=Seen.of(part.table, part.rows))
 
 
@@ -371,25 +363,26 @@ def rank_stability(before: Floats, after: Floats) -> float:
     return float(spearmanr(before, after).statistic)
 
 
-def has_drifted(first: float, now: float) -> bool:
-    """Whether held-out known positives are found less well than in the beginning, by their AUC."""
-    return now < first - DRIFT
-
-
-def _warn_of_drift(iteration: int, first: float, now: float) -> str:
-    return (
+def warn_of_drift(iteration: int, first: float, now: float) -> list[str]:
+    """What to say if held-out positives are found less well than in the first iteration."""
+    if now >= first - DRIFT:
+        return []
+    return [
         f"Iterating drifts: held-out known positives rank above unlabelled rows in {now:.3f} of "
         f"all pairs after iteration {iteration}, against {first:.3f} in the first; use fewer "
         "iterations or a smaller promote."
-    )
+    ]
 
 
-def _warn_of_chance(auc: float) -> str:
-    return (
+def warn_of_chance(auc: float) -> list[str]:
+    """What to say if held-out positives rank no better than unlabelled rows."""
+    if auc > 0.5:
+        return []
+    return [
         "The model ranks known positives no better than chance: held-out ones stand above "
         f"unlabelled rows in {auc:.3f} of all pairs. Scores are hardly more than the prior; "
         "use more known positives, other columns or another base."
-    )
+    ]
 
 
 def _draw_scores(probabilities: Floats, promoted: Booleans) -> dict[str, Any]:

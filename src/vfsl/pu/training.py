@@ -308,7 +308,7 @@ def sum_key_holder(channel: Channel, roles: Roles) -> None:
 def sum_feature_holder(channel: Channel, part: Part, share: ModelShare, roles: Roles) -> None:
     """Send encrypted scores of all models."""
     key = receive_key(channel, roles)
-    scores = _encode_scores(score_columns(part, share))
+    scores = encode(score_columns(part, share), SCORE_BITS, bound=_BOUND)
     arrays = [key.encrypt(column, bound=_BOUND) for column in scores.T]
     channel.release(roles.label_holder, "out-of-bag sums", len(scores))
     channel.send(roles.label_holder, "bag scores", bundled(arrays))
@@ -320,7 +320,7 @@ def sum_label_holder(
     """For each row the sum of its voters' total scores."""
     key = receive_key(channel, roles)
     channel.send(roles.key_holder, "rows", len(voters))
-    own = _encode_scores(score_columns(part, share, constant=True))
+    own = encode(score_columns(part, share, constant=True), SCORE_BITS, bound=_BOUND)
     theirs = [_receive_scores(channel, party, key, own.shape) for party in roles.feature_holders]
     chosen = np.flatnonzero(voters.any(axis=0))
     products = (
@@ -340,10 +340,6 @@ def score_columns(part: Part, share: ModelShare, constant: bool = False) -> Floa
         columns = np.column_stack([columns, np.ones(len(columns))])
     weights = np.asarray(share.state["weights"], dtype=np.float64)
     return np.asarray(columns @ weights.reshape(columns.shape[1], share.state["models"]))
-
-
-def _encode_scores(scores: Floats) -> Integers:
-    return encode(scores, SCORE_BITS, bound=_BOUND)
 
 
 def _receive_scores(

@@ -267,6 +267,7 @@ class VFPU:
 
         The label holder's aligned rows have been marked by the ids of ``positives``.
         """
+        self.check()
         roles = self._roles(site, label_holder)
         if site.me not in roles.everyone:
             return None
