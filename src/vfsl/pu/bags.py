@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vfsl.errors import DataError
-from vfsl.estimators.descent import Floats, Integers
+from vfsl.values import Floats, Integers
 
 Booleans = npt.NDArray[np.bool_]
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -15,48 +12,55 @@ from vfsl.channel import Channel
 from vfsl.crypto import scheme
 from vfsl.data import Kind
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Estimator
-from vfsl.estimators.descent import Floats, Width
-from vfsl.estimators.exposure import Rarest, rarest_class
-from vfsl.estimators.least_squares import Program
-from vfsl.estimators.linear_model import LinearModel
-from vfsl.estimators.logistic import LogisticRegression
+from vfsl.estimators.base import NOTHING_KEPT, Estimator
+from vfsl.estimators.descent import Program, Width
+from vfsl.estimators.linear import LogisticRegression
+from vfsl.estimators.privacy import Rarest, find_rarest_class
+from vfsl.params import documented, param
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.pu.bags import Booleans, average_votes
 from vfsl.pu.prior import Calibration, finite_logit
-from vfsl.values import Array
+from vfsl.registry import Registry
+from vfsl.store import Checkpoints
+from vfsl.values import Array, Floats
 
-# Import paths, so that trees load only when they are used.
-BASES = {
-    "lr": "vfsl.pu.bases:BagLogistic",
-    "rf": "vfsl.estimators.trees:RandomForest",
-    "gbdt": "vfsl.estimators.trees:GBDT",
-    "xgb": "vfsl.estimators.trees:XGB",
-    "lgb": "vfsl.estimators.trees:LGB",
-}
+# Classifiers of other packages are bases too, by the names of their entry points.
+BASES: Registry[type[Estimator]] = Registry(
+    "base of VFPU",
+    "vfsl.estimators",
+    {
+        "lr": "vfsl.pu.bases:BagLogistic",
+        "rf": "vfsl.estimators.trees:RandomForest",
+        "gbdt": "vfsl.estimators.trees:GBDT",
+        "xgb": "vfsl.estimators.trees:XGB",
+        "lgb": "vfsl.estimators.trees:LGB",
+    },
+)
 # The rule of ten rows per leaf counts all rows, in the bag or not. Of those in the bag, LightGBM
 # asks for twenty, which weigh 5 where both classes are even.
 IN_BAGS = {"lgb": {"min_child_weight": 5.0}}
 
 
-@dataclass
+@documented
+@dataclass(kw_only=True)
 class BagLogistic(LogisticRegression):
     """Logistic regression for bags: no score is shown in training, and rows may weigh a lot.
 
     In a bag few rows count, so each has a large weight. The number of rounds is fixed, so that it
     says nothing about the rows that count. Few rows also let a single extreme cell decide, so
-    numbers are cut ``cut`` standard deviations from their mean. Known positives are few by nature,
-    so one per column of the widest feature holder is enough, not two; docs/pu.md has the experiment
-    on what that party could solve its gradients for.
+    extreme numbers are cut. Known positives are few by nature, so one per column of the widest
+    feature holder is enough, not two; docs/pu.md has the experiment on what that party could solve
+    its gradients for.
     """
 
     l2: float = 0.01
     refine: int = 0
     max_rounds: int = 10
     tolerance: float = 0.0
-    cut: float = 3.0
     rare_rows_per_column: float = 1.0
-    scores_are: ClassVar[str] = "logit"
+    cut: float = param(
+        3.0, "Numbers are cut this many standard deviations from their column's mean.", gt=0
+    )
 
     def train(
         self,
@@ -65,10 +69,11 @@ class BagLogistic(LogisticRegression):
         *,
         roles: Roles,
         rng: np.random.Generator | None = None,
+        kept: Checkpoints = NOTHING_KEPT,
     ) -> ModelShare | None:
         limits = {} if part is None else find_limits(part, self.cut)
         cut = None if part is None else cut_part(part, limits)
-        share = super().train(channel, cut, roles=roles, rng=rng)
+        share = super().train(channel, cut, roles=roles, rng=rng, kept=kept)
         return None if share is None else replace(share, state={**share.state, "limits": limits})
 
     def score_rows(
@@ -78,9 +83,11 @@ class BagLogistic(LogisticRegression):
             part = cut_part(part, share.state["limits"])
         return super().score_rows(channel, part, share, roles=roles)
 
-    def _rarest(self, codes: Array, classes: Array, weights: Floats) -> Rarest:
+    def _find_rarest(self, codes: Array, classes: Array, weights: Floats) -> Rarest:
         """Known positives; who stands against them in a bag is drawn anew, and hides nobody."""
-        return rarest_class(codes, classes, np.where(codes[:, None] == codes.max(), weights, 0.0))
+        return find_rarest_class(
+            codes, classes, np.where(codes[:, None] == codes.max(), weights, 0.0)
+        )
 
     def _program(self, weighted: bool = False) -> Program:
         return _HeavyRows(**vars(super()._program(weighted)))
@@ -127,89 +134,54 @@ class _HeavyRows(Program):
 _MORE_BITS = 6
 
 
-# ---- which bases there are -----------------------------------------------------------------------
+# ---- which bases can be used ---------------------------------------------------------------------
 
 
 def make_base(base: str | Estimator) -> Estimator:
-    """The base of that name, or the given one if its scores are usable."""
-    if isinstance(base, str):
-        if base not in BASES:
-            near = difflib.get_close_matches(base, BASES, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise ConfigError(
-                f"The base parameter of VFPU must be one of {', '.join(BASES)} or an estimator. "
-                f"Got {base!r} instead{hint}"
-            )
-        module, name = BASES[base].split(":")
-        made: Estimator = getattr(import_module(module), name)(**IN_BAGS.get(base, {}))
-        return made
-    if getattr(base, "scores_are", None) not in ("logit", "probability"):
+    """The base of that name, or the given one, if its scores are usable."""
+    made = BASES.find(base)(**IN_BAGS.get(base, {})) if isinstance(base, str) else base
+    if made.predicts != "classes":
         raise ConfigError(
             "The base parameter of VFPU must be an estimator whose scores are logits or "
-            f"probabilities. Got {type(base).__name__} instead, which has none; use one of "
-            f"{', '.join(BASES)}."
+            f"probabilities. Got {type(made).__name__} instead, which has none; use one of "
+            f"{', '.join(BASES.names())}."
         )
-    return base
-
-
-def check_base(base: Estimator, roles: Roles) -> None:
-    """Refuse what would only fail in the middle of a search, or show more than it should."""
-    if knows_training_scores(base):
-        return
-    if not isinstance(base, LinearModel):
+    if made.knows_training_scores:
+        return made
+    if not isinstance(made, LogisticRegression):
         raise ConfigError(
-            "The base parameter of VFPU must be a linear model or have a training_scores method. "
-            f"Got {type(base).__name__} instead."
+            "The base parameter of VFPU must be logistic regression or know its training scores. "
+            f"Got {type(made).__name__} instead."
         )
-    if getattr(base, "refine", 0) > 0:
+    if made.refine > 0:
         raise ConfigError(
             "The refine parameter of a logistic base of VFPU must be 0: it would show the label "
-            f"holder a score of every row and bag. Got {getattr(base, 'refine', 0)!r} instead."
+            f"holder a score of every row and bag. Got {made.refine!r} instead."
         )
-    if not scheme(roles.scheme, roles.security).elementwise:
+    return made
+
+
+def check_scheme(base: Estimator, roles: Roles) -> None:
+    """Refuse a scheme that would only fail in the middle of a search."""
+    if not (base.knows_training_scores or scheme(roles.scheme, roles.security).elementwise):
         raise ConfigError(
             f"A linear base of VFPU needs a scheme with element-wise products, which "
             f"{roles.scheme!r} has not; use scheme 'auto' or 'paillier'."
         )
 
 
-def knows_training_scores(base: Estimator) -> bool:
-    """Whether the label holder has the score of every training row without a message."""
-    return hasattr(base, "training_scores")
-
-
-def training_scores(base: Any, share: ModelShare) -> Floats:
-    return np.asarray(base.training_scores(share), dtype=np.float64)
-
-
-def work_of(base: Estimator, feature_holders: int) -> str:
-    """The kind of work that picks the scheme where it was left to "auto"."""
-    if knows_training_scores(base):
-        return "trees"
-    return "linear" if feature_holders == 1 else "linear of many"
-
-
-def asks_of(base: Estimator) -> list[tuple[str, str]]:
-    """What the base reveals beyond the defaults, by its name in party.toml."""
-    if knows_training_scores(base):
-        return [("disclosure", "tree partitions")]
-    rare = getattr(base, "rare_rows_per_column", 0.0) < BagLogistic.rare_rows_per_column
-    return [("disclosure", "rare labels")] if rare else []
-
-
-# ---- scores become votes -------------------------------------------------------------------------
+# ---- how scores become votes ---------------------------------------------------------------------
 
 
 def to_votes(base: Estimator, scores: Floats) -> Floats:
-    """What is averaged over bags: probabilities of trees, logits of linear models."""
-    by_probability = knows_training_scores(base) and base.scores_are == "logit"
+    """What is averaged over bags: probabilities where training scores are known, else logits."""
+    by_probability = base.knows_training_scores and base.scores_are == "logit"
     return np.asarray(expit(scores)) if by_probability else scores
 
 
 def to_logits(base: Estimator, means: Floats) -> Floats:
     """Means of votes as logits."""
-    by_logit = not knows_training_scores(base) and base.scores_are == "logit"
-    return means if by_logit else finite_logit(means)
+    return finite_logit(means) if base.knows_training_scores else means
 
 
 def average_logits(base: Estimator, scores: Floats, voters: Booleans) -> Floats:
@@ -219,9 +191,9 @@ def average_logits(base: Estimator, scores: Floats, voters: Booleans) -> Floats:
 
 def to_probabilities(base: Estimator, members: Sequence[Array], calibration: Calibration) -> Array:
     """How likely rows are positive, (rows, 1), by the scores of all members' models."""
-    counted = [to_votes(base, scores) for scores in members]
-    total = sum(each.sum(axis=1) for each in counted)
-    count = sum(each.shape[1] for each in counted)
+    votes = [to_votes(base, scores) for scores in members]
+    total = sum(each.sum(axis=1) for each in votes)
+    count = sum(each.shape[1] for each in votes)
     return calibration.of_all(to_logits(base, np.asarray(total / count)))[:, None]
 
 

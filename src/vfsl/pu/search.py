@@ -17,7 +17,6 @@ from scipy.stats import spearmanr
 
 from vfsl.data.aggregates import LEAST, capture_curve, histogram
 from vfsl.errors import DataError
-from vfsl.estimators.descent import Floats, Integers
 from vfsl.parts import ModelShare, Seen
 from vfsl.pu import bias
 from vfsl.pu.bags import (
@@ -28,7 +27,7 @@ from vfsl.pu.bags import (
     match_scale,
     weigh_sides,
 )
-from vfsl.pu.bases import average_logits, knows_training_scores, to_probabilities
+from vfsl.pu.bases import average_logits, to_probabilities
 from vfsl.pu.prior import (
     CALIBRATED_BY,
     Calibration,
@@ -39,7 +38,7 @@ from vfsl.pu.prior import (
     separation,
 )
 from vfsl.pu.training import BagTrainer
-from vfsl.values import Array
+from vfsl.values import Array, Floats, Integers
 
 STABLE = 0.995  # rank correlation of two iterations
 DRIFT = 0.01  # of the AUC of held-out positives
@@ -207,7 +206,7 @@ class PositiveSearch:
         scores = np.hstack(shown)
         values = average_logits(self._base, scores, batch.voters)
         held_out = values[known]
-        if knows_training_scores(self._base):
+        if self._base.knows_training_scores:
             # One model scores more boldly than a mean of many; U has both, so it shows the way.
             alone = average_logits(self._base, scores, batch.held_out)
             held_out = match_scale(alone[known], alone[unlabelled], values[unlabelled])

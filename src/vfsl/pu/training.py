@@ -34,28 +34,21 @@ from vfsl.crypto.fixed import decode, encode
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.estimators.base import Estimator
-from vfsl.estimators.descent import Floats, Integers
 from vfsl.estimators.exchange import (
-    announced,
-    bundled,
+    bundle,
     load_array,
+    receive_count,
     receive_key,
     send_fresh_key,
-    unbundled,
+    unbundle,
 )
-from vfsl.estimators.linear_model import encoded_columns
+from vfsl.estimators.linear import encode_columns
 from vfsl.lead import Follower, Leader, disclose_orders
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.pu.bags import Booleans, average_sums
-from vfsl.pu.bases import (
-    average_logits,
-    cut_part,
-    knows_training_scores,
-    to_logits,
-    training_scores,
-)
+from vfsl.pu.bases import average_logits, cut_part, to_logits
 from vfsl.store import Checkpoints
-from vfsl.values import Ciphertext, Disclosure, Disclosures, Masked
+from vfsl.values import Ciphertext, Disclosure, Disclosures, Floats, Integers, Masked
 
 ALL, LISTED = "all rows", "listed rows"
 _LISTS = ("positives", "pseudo-negatives", "out-of-bag")
@@ -159,8 +152,8 @@ class BagTrainer:
         self, channel: Channel, part: Part, voters: Booleans, rng: np.random.Generator
     ) -> TrainedModels:
         share = self._train_base(channel, part, rng)
-        if knows_training_scores(self.base):
-            return TrainedModels(share, scores=training_scores(self.base, share))
+        if self.base.knows_training_scores:
+            return TrainedModels(share, scores=self.base.training_scores(share))
         here = channel.within("out of bag", SUM_DISCLOSURES)
         return TrainedModels(share, sum_label_holder(here, part, share, voters, self._roles))
 
@@ -179,8 +172,8 @@ class BagTrainer:
         listed = Part(part.table, part.rows[train], target[train], weights[train])
         share = self._train_base(channel, listed, rng)
         scores = np.zeros((len(voted), 1))
-        if knows_training_scores(self.base):
-            scores[train] = training_scores(self.base, share)
+        if self.base.knows_training_scores:
+            scores[train] = self.base.training_scores(share)
         asked = _find_unscored(self.base, train, rows[2])
         scored = Part(part.table, part.rows[asked])
         scores[asked] = self.base.score_rows(channel, scored, share, roles=self._roles)
@@ -252,7 +245,7 @@ def _follow_task(
     share = base.train(channel, trained, roles=roles, rng=rng)
     if listed:
         base.score_rows(channel, scored, share, roles=roles)
-    elif not knows_training_scores(base):
+    elif not base.knows_training_scores:
         here = channel.within("out of bag", SUM_DISCLOSURES)
         if part is None or share is None:
             sum_key_holder(here, roles)
@@ -263,7 +256,7 @@ def _follow_task(
 
 def _find_unscored(base: Estimator, train: Integers, listed: Integers) -> Integers:
     """The listed rows whose scores the label holder does not have from training."""
-    return np.setdiff1d(listed, train) if knows_training_scores(base) else listed
+    return np.setdiff1d(listed, train) if base.knows_training_scores else listed
 
 
 def _expect_numbers(value: Any, sender: str, name: str, below: int) -> Integers:
@@ -299,7 +292,7 @@ def _load_share(kept: Checkpoints, number: int) -> ModelShare:
 def sum_key_holder(channel: Channel, roles: Roles) -> None:
     """Make a fresh key and open one masked sum for each row."""
     secret = send_fresh_key(channel, roles)
-    rows = announced(channel, roles.label_holder, "rows", 1, 1 << 40)
+    rows = receive_count(channel, roles.label_holder, "rows", 1, 1 << 40)
     holder = KeyHolder(secret, {"sum": (rows,)})
     request = channel.receive(roles.label_holder, "sum")
     channel.send(roles.label_holder, "opened sum", holder.open("sum", request))
@@ -311,7 +304,7 @@ def sum_feature_holder(channel: Channel, part: Part, share: ModelShare, roles: R
     scores = encode(score_columns(part, share), SCORE_BITS, bound=_BOUND)
     arrays = [key.encrypt(column, bound=_BOUND) for column in scores.T]
     channel.release(roles.label_holder, "out-of-bag sums", len(scores))
-    channel.send(roles.label_holder, "bag scores", bundled(arrays))
+    channel.send(roles.label_holder, "bag scores", bundle(arrays))
 
 
 def sum_label_holder(
@@ -335,7 +328,7 @@ def sum_label_holder(
 
 def score_columns(part: Part, share: ModelShare, constant: bool = False) -> Floats:
     """A party's summand of the scores of a linear share, (rows, models)."""
-    columns = encoded_columns(cut_part(part, share.state.get("limits", {})), share)
+    columns = encode_columns(cut_part(part, share.state.get("limits", {})), share)
     if constant:
         columns = np.column_stack([columns, np.ones(len(columns))])
     weights = np.asarray(share.state["weights"], dtype=np.float64)
@@ -345,7 +338,7 @@ def score_columns(part: Part, share: ModelShare, constant: bool = False) -> Floa
 def _receive_scores(
     channel: Channel, party: str, key: PublicKey, shape: tuple[int, ...]
 ) -> list[EncryptedArray]:
-    came = unbundled(channel.receive(party, "bag scores"), party)
+    came = unbundle(channel.receive(party, "bag scores"), party)
     rows, models = shape
     if len(came) != models:
         raise ProtocolError(

@@ -24,13 +24,13 @@ import pandas as pd
 from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Estimator
+from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator
 from vfsl.federation import Federation
 from vfsl.params import check_params, documented, param, settings_of
 from vfsl.parts import ModelShare, Part, Roles, Seen, places_in_training, scores_with_kept
 from vfsl.progress import OnEvent
 from vfsl.pu import bases
-from vfsl.pu.bases import BagLogistic, check_base, knows_training_scores
+from vfsl.pu.bases import BagLogistic
 from vfsl.pu.deliver import deliver_side
 from vfsl.pu.prior import Calibration, Prior
 from vfsl.pu.search import PositiveSearch, Tell
@@ -138,19 +138,22 @@ class VFPU:
         preset = PRESETS[self.preset]
         return given | {name: preset[name] for name in preset if given[name] is None}
 
-    def asks(self, deliver: bool = False) -> tuple[tuple[str, str], ...]:
+    def asks(self, deliver: bool = False) -> tuple[Ask, ...]:
         """What every party must have allowed: ("disclosure" or "output", name in party.toml).
 
         ``deliver`` says whether reliable positives go to the positive holder.
         """
-        lists = [("disclosure", "row lists")] if self.settings()["row_lists"] == "seed" else []
-        strangers = [("disclosure", "strangers")] if deliver else []
-        shown = bases.asks_of(self.make_base())
-        return (*lists, *shown, *strangers, ("output", "reliable positives"))
+        asked: list[Ask] = []
+        if self.settings()["row_lists"] == "seed":
+            asked.append(("disclosure", "row lists"))
+        asked += self.make_base().asks()
+        if deliver:
+            asked.append(("disclosure", "strangers"))
+        return (*asked, ("output", "reliable positives"))
 
     def numbers_per_row(self) -> int:
         """The fewest exact scores of each row that the label holder sees."""
-        return 0 if knows_training_scores(self.make_base()) else 1
+        return self.make_base().numbers_per_row()
 
     def make_base(self) -> Estimator:
         """What each bag trains."""
@@ -304,7 +307,7 @@ class VFPU:
         *,
         roles: Roles,
         rng: np.random.Generator | None = None,
-        kept: Checkpoints | None = None,
+        kept: Checkpoints = NOTHING_KEPT,
         tell: Tell | None = None,
     ) -> ModelShare | None:
         """One party's side of the protocol; the label holder's part has the marks as target.
@@ -312,10 +315,9 @@ class VFPU:
         ``kept`` is where this party keeps finished tasks, to go on from after a failure.
         """
         base = self.make_base()
-        check_base(base, roles)
+        bases.check_scheme(base, roles)
         channel = channel.within(self.name, DISCLOSURES)
         rng = np.random.default_rng() if rng is None else rng
-        kept = Checkpoints(None) if kept is None else kept
         if channel.me != roles.key_holder and part is None:
             raise ConfigError(f"Party {channel.me!r} needs a part of the data to learn from.")
         if channel.me == roles.label_holder and part is not None:
@@ -370,7 +372,7 @@ class VFPU:
         answers = []
         for number, member in enumerate(members):
             here = channel.within(f"member {number}")
-            if member is not None and not knows_training_scores(base):
+            if member is not None and not base.knows_training_scores:
                 member = bases.average_models(member, models)
             answer = base.score_rows(here, part, member, roles=roles)
             if answer is not None:
@@ -384,7 +386,7 @@ class VFPU:
 
     def _roles(self, site: Site, label_holder: str) -> Roles:
         others = len(site.standing.aligned) - 1
-        return site.roles(label_holder, bases.work_of(self.make_base(), others))
+        return site.roles(label_holder, self.make_base().work(others, weighted=True))
 
     def _take_in(self, share: ModelShare, site: Site) -> None:
         """The label holder's results as attributes, by its ids."""
