@@ -16,6 +16,7 @@ from vfsl.draws import PrivateSeed
 from vfsl.errors import InputError
 from vfsl.estimators import LinearRegression, LogisticRegression
 from vfsl.estimators.trees import XGB
+from vfsl.params import params_of
 from vfsl.progress import Event
 from vfsl.pu import REASONS, VFPU, BagLogistic
 from vfsl.pu.bags import average_votes, make_batch
@@ -311,6 +312,37 @@ def test_a_scheme_without_products_is_refused(monkeypatch):
     monkeypatch.setattr(BFV, "elementwise", False)
     with pytest.raises(InputError, match="element-wise products, which 'bfv' has not"):
         fitted(scheme="bfv")
+
+
+@pytest.mark.parametrize(
+    ("how", "asked", "numbers"),
+    [
+        ({}, [], 1),
+        ({"rare_rows_per_column": 1}, [], 1),
+        ({"rare_rows_per_column": 0.5}, ["rare labels"], 1),
+        ({"base": "xgb"}, ["tree partitions"], 0),
+        ({"base": "rf", "preset": "seed"}, ["row lists", "tree partitions"], 0),
+        ({"row_lists": "hidden", "preset": "seed"}, [], 1),
+    ],
+)
+def test_it_says_what_it_shows(how, asked, numbers):
+    method = VFPU(**how)
+    output = ("output", "reliable positives")
+    assert method.asks() == (*[("disclosure", name) for name in asked], output)
+    assert method.asks(deliver=True)[-2:] == (("disclosure", "strangers"), output)
+    assert method.numbers_per_row() == numbers
+
+
+def test_the_record_has_every_parameter_with_the_preset_filled_in():
+    _, fed, _, known = fitted(preset="seed", row_lists="hidden", spies=False, outer=1)
+    step = fed.record.steps[-1]
+    settings = {"outer": 1, "promote": 0.02, "row_lists": "hidden", "spies": False}
+    assert settings.items() <= step.settings.items()
+    assert set(params_of(VFPU)) <= set(step.settings)
+    assert step.settings["positives"] == "A"
+    assert step.metrics["unlabelled"] == (~known).sum()
+    assert step.details["known positives"] == known.sum()
+    assert len(step.rounds) == 1
 
 
 def test_unfitted():

@@ -7,16 +7,12 @@ simulation; only the arrangement differs.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from vfsl.align import align_hub, align_server, mark_client, mark_server
+from vfsl.align import RowShare, align_hub, align_server, mark_client, mark_server
 from vfsl.channel import Channel
 from vfsl.data import write_table
 from vfsl.deploy.complete import complete_step
@@ -27,7 +23,9 @@ from vfsl.estimators.saved import save_shares
 from vfsl.evidence import RISA
 from vfsl.job.schema import AlignStep, PuStep, Step, TrainStep
 from vfsl.parts import ModelShare, Part, Roles
-from vfsl.pu.deliver import deliver_feature_holder, deliver_label_holder, deliver_positive_holder
+from vfsl.pu import deliver_side, reliable_of, scores_of
+from vfsl.site import Site as CoreSite
+from vfsl.site import Standing, Terms
 from vfsl.store import Checkpoints
 from vfsl.values import Array
 
@@ -113,82 +111,50 @@ def _predict(
 
 def pu_step(site: Site, channel: Channel, step: PuStep) -> Outcome:
     """Mark, find reliable positives, write the scores at the label holder, deliver if agreed."""
-    method = step.method()
-    work = method.make_base().work(site.feature_holders, weighted=True)
-    roles = site.roles(step.label_holder, work)
-    settings = step.model_dump(exclude={"do"}, exclude_none=True) | {"scheme": roles.scheme}
+    method, holder = step.method(), step.label_holder
     cautions: list[str] = []
     how = site.alignment(step.protocol, cautions)
-    marks: Array | None = None
+    rows = site.share() if site.me in site.job.aligned_before(site.number) else None
     if site.me == step.positives:
-        mark_server(channel.within("mark"), step.label_holder, site.ids(), how)
-    elif site.me == step.label_holder:
-        marked = mark_client(channel.within("mark"), step.positives, site.ids(), site.share(), how)
-        marks = marked.marks
-    share: ModelShare | None = None
-    if site.me in roles.everyone:
-        part = site.part((step.positives, ""))
-        if part is not None and marks is not None:
-            part = replace(part, target=marks)
-        share = method.train(
-            channel.within("train"),
-            part,
-            roles=roles,
-            rng=site.private_rng("vfpu"),
-            kept=_keeper(site, settings, marks),
-        )
-        if share is not None:
-            save_shares({site.me: share}, site.work, f"vfpu-{site.number}")
+        mark_server(channel.within("mark"), holder, site.ids(), how)
+    elif rows is not None and site.me == holder:
+        rows = mark_client(channel.within("mark"), step.positives, site.ids(), rows, how)
+    core = _core_site(site, rows)
+    share = method.learn(core, channel.within("train"), step.positives, holder)
     reliable = None
-    if site.me == step.label_holder and share is not None:
-        reliable = _write_scores(site, share)
+    if share is not None:
+        save_shares({site.me: share}, site.work, f"vfpu-{site.number}")
+        if site.me == holder:
+            reliable = reliable_of(share, core)
+            _write_scores(site, "pu-scores", scores_of(share, core))
+            _write_scores(site, "reliable-positives", reliable)
     if step.consent:
-        _deliver(site, channel.within("deliver"), step, roles, reliable)
-    if share is None:
+        deliver = channel.within("deliver")
+        received = deliver_side(core, deliver, step.positives, holder, step.consent, reliable)
+        if received is not None:
+            _write_scores(site, "reliable-positives", received, foreign=["id"])
+    settings = step.model_dump(exclude={"do"}, exclude_none=True)
+    done = next((one for one in core.outcomes if one.name == "vfpu"), None)
+    if done is None:
         return Outcome("vfpu", settings, notes=tuple(cautions))
-    notes = (*share.notes, *cautions)
-    return Outcome("vfpu", settings, {}, share.rounds, share.stop_reason, notes)
+    settings |= {"scheme": done.settings["scheme"]}
+    notes = (*done.notes, *cautions)
+    return Outcome("vfpu", settings, {}, done.rounds, done.stop_reason, notes)
 
 
-def _keeper(site: Site, settings: Mapping[str, Any], marks: Array | None) -> Checkpoints:
-    """Where this party keeps finished bags, bound to the settings, its plan and its marks."""
-    if site.mine.role == "key holder":
-        return Checkpoints(None)
-    facts = [dict(settings), site.plan_name()]
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-    if marks is not None:
-        digest.update(np.asarray(marks, dtype=np.int8).tobytes())
-    return Checkpoints(site.state / f"step-{site.number}-pu", digest.hexdigest())
+def _core_site(site: Site, rows: RowShare | None) -> CoreSite:
+    run = site.job.run
+    terms = Terms(tuple(site.job.parties), run.key_holder, run.scheme, run.security, run.seed)
+    standing = Standing(rows, tuple(site.job.aligned_before(site.number)))
+    folder = site.state / f"step-{site.number}-pu"
+    return CoreSite(site.me, terms, site.private, site.table, standing, folder=folder)
 
 
-def _write_scores(site: Site, share: ModelShare) -> pd.Series[float]:
-    """Scores of unlabelled rows by id, and of the reliable positives, which are returned."""
-    ids = site.own_table().ids[site.share().overlap]
-    rows = np.asarray(share.state["unlabelled rows"], dtype=np.int64)
-    index = pd.Index(ids[rows], name="id", dtype=object)
-    scores = pd.Series(share.state["probabilities"], index=index, name="score", dtype=float)
-    best = np.asarray(share.state["reliable rows"], dtype=np.int64)
-    reliable = scores.loc[pd.Index(ids[best], dtype=object)]
-    for name, values in (("pu-scores", scores), ("reliable-positives", reliable)):
-        frame = pd.DataFrame({"id": values.index.to_numpy(), "score": values.to_numpy()})
-        write_table(frame, site.work / f"{name}-{site.number}.csv")
-    return reliable
-
-
-def _deliver(
-    site: Site, channel: Channel, step: PuStep, roles: Roles, reliable: pd.Series[float] | None
+def _write_scores(
+    site: Site, name: str, scores: pd.Series[float], foreign: Sequence[str] = ()
 ) -> None:
-    """Reliable positives go to the positive holder; all that hold columns have agreed before."""
-    if site.me in roles.feature_holders:
-        deliver_feature_holder(channel, roles, agrees=site.me in step.consent)
-    elif reliable is not None:
-        agrees = site.me in step.consent
-        deliver_label_holder(channel, roles, step.positives, reliable, agrees)
-    elif site.me == step.positives:
-        received = deliver_positive_holder(channel, roles)
-        frame = pd.DataFrame({"id": received.index.to_numpy(), "score": received.to_numpy()})
-        path = site.work / f"reliable-positives-{site.number}.csv"
-        write_table(frame, path, foreign=["id"])
+    frame = pd.DataFrame({"id": scores.index.to_numpy(), "score": scores.to_numpy()})
+    write_table(frame, site.work / f"{name}-{site.number}.csv", foreign=foreign)
 
 
 # One line a kind of step: the "do" of a job file, and who plays this party's part in it.

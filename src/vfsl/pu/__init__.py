@@ -1,6 +1,7 @@
 """VFPU: reliable positives when only positives and unlabelled rows exist."""
 
 from vfsl.pu.bases import BASES, BagLogistic
+from vfsl.pu.deliver import deliver_side
 from vfsl.pu.prior import Calibration, Prior
 from vfsl.pu.search import REASONS
 from vfsl.pu.vfpu import PRESETS, VFPU, reliable_of, scores_of
@@ -13,6 +14,7 @@ __all__ = [
     "BagLogistic",
     "Calibration",
     "Prior",
+    "deliver_side",
     "reliable_of",
     "scores_of",
 ]

@@ -8,7 +8,7 @@ Learns  the positive holder: ids of people whom it may not know, and how likely 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +17,6 @@ import pandas as pd
 
 from vfsl.channel import Channel, expect_array
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.parts import Roles
 from vfsl.site import Site
 from vfsl.values import Disclosure, Disclosures
 
@@ -50,35 +49,28 @@ def deliver_side(
     reliable : Series, optional
         The label holder's reliable positives.
     """
-    roles = site.roles(label_holder)
+    roles, agrees = site.roles(label_holder), site.me in consent
     if site.me not in (positives, *roles.data_holders):
         return None
-    settings = {"to": positives, "consent": sorted(consent)}
-    with site.records("deliver", channel, settings) as outcome:
+    with site.records("deliver", channel, {"to": positives, "consent": sorted(consent)}) as outcome:
+        channel = channel.within("deliver", DISCLOSURES)
         if site.me in roles.feature_holders:
-            deliver_feature_holder(channel, roles, site.me in consent)
+            channel.send(label_holder, "consent", agrees)
             return None
-        if site.me == label_holder and reliable is not None:
-            deliver_label_holder(channel, roles, positives, reliable, site.me in consent)
+        if reliable is None:
+            reliable = _receive_reliable(channel, label_holder)
         else:
-            reliable = deliver_positive_holder(channel, roles)
+            answers = {site.me: agrees}
+            answers |= {party: channel.receive(party, "consent") for party in roles.feature_holders}
+            _send_reliable(channel, positives, reliable, answers)
         outcome.metrics = {"reliable positives": len(reliable)}
     return reliable if site.me == positives else None
 
 
-def deliver_feature_holder(channel: Channel, roles: Roles, agrees: bool) -> None:
-    """Say whether the ids of common rows may go to the positive holder."""
-    channel.within("deliver", DISCLOSURES).send(roles.label_holder, "consent", agrees)
-
-
-def deliver_label_holder(
-    channel: Channel, roles: Roles, receiver: str, reliable: pd.Series[float], agrees: bool
+def _send_reliable(
+    channel: Channel, receiver: str, reliable: pd.Series[float], answers: Mapping[str, bool]
 ) -> None:
     """Send ids and scores, unless somebody has not agreed."""
-    channel = channel.within("deliver", DISCLOSURES)
-    answers = {channel.me: agrees}
-    for party in roles.feature_holders:
-        answers[party] = channel.receive(party, "consent")
     for party, agreed in answers.items():
         if not agreed:
             raise ConfigError(
@@ -95,10 +87,10 @@ def deliver_label_holder(
     channel.send(receiver, "reliable positives", content)
 
 
-def deliver_positive_holder(channel: Channel, roles: Roles) -> pd.Series[float]:
-    """Receive the reliable positives: scores by id."""
-    sender, name = roles.label_holder, "reliable positives"
-    content = channel.within("deliver", DISCLOSURES).receive(sender, name)
+def _receive_reliable(channel: Channel, sender: str) -> pd.Series[float]:
+    """Scores by id."""
+    name = "reliable positives"
+    content = channel.receive(sender, name)
     ids = _read_ids(content, sender)
     scores = expect_array(
         content.get("scores"), sender=sender, name=name, holds="float", shape=(len(ids),)

@@ -13,7 +13,6 @@ positive. α has a least value, so that a probability always keeps the order of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -210,13 +209,6 @@ class Calibration:
         """How likely an unlabelled row is positive: (1 − c) p / (1 − c p)."""
         p, c = self.of_all(scores), self.frequency
         return np.asarray((1 - c) * p / (1 - c * p))
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Calibration:
-        return cls(**content)
 
 
 def calibrate(positive: Floats, unlabelled: Floats, prior: float) -> Calibration:

@@ -259,7 +259,7 @@ class PositiveSearch:
         state = {
             "members": [share.to_dict() for share in ranking.shares[:members]],
             "models": models,
-            "calibration": self.calibration.to_dict(),
+            "calibration": asdict(self.calibration),
             "calibrated by": CALIBRATED_BY,
             "prior": self.prior.to_dict(),
             "oob score": self.auc,

@@ -44,7 +44,7 @@ from vfsl.estimators.exchange import (
 )
 from vfsl.estimators.linear import encode_columns
 from vfsl.lead import Follower, Leader, disclose_orders
-from vfsl.parts import ModelShare, Part, Roles
+from vfsl.parts import ModelShare, Part, Roles, Seen
 from vfsl.pu.bags import Booleans, average_sums
 from vfsl.pu.bases import average_logits, cut_part, to_logits
 from vfsl.store import Checkpoints
@@ -193,19 +193,11 @@ def follow_training(
     roles: Roles,
     rng: np.random.Generator,
     kept: Checkpoints,
-) -> tuple[list[ModelShare], int]:
-    """The side of a feature holder or the key holder: do what the label holder orders.
-
-    Returns
-    -------
-    shares : list of ModelShare
-        Those that make up the result; empty at the key holder.
-    models : int
-        How many models of each count; 0 at the key holder.
-    """
-    leader, holds_key = roles.label_holder, channel.me == roles.key_holder
-    follower = Follower(channel, leader, None if holds_key else _finished_tasks(kept))
-    shares = [] if holds_key else [_load_share(kept, n) for n in range(follower.resumed)]
+) -> ModelShare | None:
+    """The side of a feature holder, and of the key holder, who has no part and gets no share."""
+    leader = roles.label_holder
+    follower = Follower(channel, leader, None if part is None else _finished_tasks(kept))
+    shares = [] if part is None else [_load_share(kept, n) for n in range(follower.resumed)]
     draw = draw_by_number(rng)
     for number, here, order in follower:
         if order.get("do") not in (ALL, LISTED):
@@ -216,12 +208,13 @@ def follow_training(
         if share is not None:
             shares.append(share)
             kept.save(_name(number), {"share": share.to_dict()})
-    if holds_key:
-        return [], 0
+    if part is None:
+        return None
     last = follower.last
     models = expect_integer(last.get("models"), sender=leader, name="order", low=1, high=_MOST)
     chosen = _expect_numbers(last.get("tasks"), leader, "order", len(shares))
-    return [shares[task] for task in chosen], models
+    state = {"members": [shares[task].to_dict() for task in chosen], "models": models}
+    return ModelShare(channel.me, "vfpu", state, seen=Seen.of(part.table, part.rows))
 
 
 def _follow_task(

@@ -24,16 +24,16 @@ import pandas as pd
 from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator
+from vfsl.estimators.base import Ask, Estimator
 from vfsl.federation import Federation
 from vfsl.params import check_params, documented, param, settings_of
-from vfsl.parts import ModelShare, Part, Roles, Seen, places_in_training, scores_with_kept
+from vfsl.parts import ModelShare, Part, Roles, places_in_training, scores_with_kept
 from vfsl.progress import OnEvent
 from vfsl.pu import bases
 from vfsl.pu.bases import BagLogistic
 from vfsl.pu.deliver import deliver_side
 from vfsl.pu.prior import Calibration, Prior
-from vfsl.pu.search import PositiveSearch, Tell
+from vfsl.pu.search import PositiveSearch
 from vfsl.pu.training import DISCLOSURES, BagTrainer, follow_training
 from vfsl.site import Site
 from vfsl.store import Checkpoints
@@ -75,7 +75,6 @@ class VFPU:
     """
 
     name: ClassVar[str] = "vfpu"
-    scores_are: ClassVar[str] = "probability"
 
     base: str | Estimator = param(
         "lr", "What each bag trains: lr, rf, gbdt, xgb, lgb, or in Python an estimator."
@@ -271,63 +270,29 @@ class VFPU:
         The label holder's aligned rows have been marked by the ids of ``positives``.
         """
         self.check()
-        roles = self._roles(site, label_holder)
+        roles, base = self._roles(site, label_holder), self.make_base()
         if site.me not in roles.everyone:
             return None
+        bases.check_scheme(base, roles)
         settings = self.settings() | {"positives": positives, "label_holder": label_holder}
         settings |= {"scheme": roles.scheme, "security": roles.security}
-        part = site.part()
-        if part is not None and site.me == label_holder:
-            part = replace(part, target=site.rows().marks)
         with site.records(self.name, channel, settings) as outcome:
-            share = self.train(
-                channel,
-                part,
-                roles=roles,
-                rng=site.private_rng(self.name),
-                kept=site.checkpoints(self.name, settings),
-                tell=partial(site.tell, self.name),
-            )
-            if share is not None and site.me == label_holder:
-                found = share.state
-                outcome.metrics = {
-                    "unlabelled": len(found["unlabelled rows"]),
-                    "reliable positives": len(found["reliable rows"]),
-                    "oob score": found["oob score"],
-                    **{f"prior {name}": value for name, value in found["prior"].items()},
-                }
-                outcome.rounds, outcome.stop_reason = share.rounds, share.stop_reason
-                outcome.notes, outcome.details = share.notes, found["picture"]
-        return share
-
-    def train(
-        self,
-        channel: Channel,
-        part: Part | None,
-        *,
-        roles: Roles,
-        rng: np.random.Generator | None = None,
-        kept: Checkpoints = NOTHING_KEPT,
-        tell: Tell | None = None,
-    ) -> ModelShare | None:
-        """One party's side of the protocol; the label holder's part has the marks as target.
-
-        ``kept`` is where this party keeps finished tasks, to go on from after a failure.
-        """
-        base = self.make_base()
-        bases.check_scheme(base, roles)
-        channel = channel.within(self.name, DISCLOSURES)
-        rng = np.random.default_rng() if rng is None else rng
-        if channel.me != roles.key_holder and part is None:
-            raise ConfigError(f"Party {channel.me!r} needs a part of the data to learn from.")
-        if channel.me == roles.label_holder and part is not None:
+            channel = channel.within(self.name, DISCLOSURES)
+            rng, kept = site.private_rng(self.name), site.checkpoints(self.name, settings)
+            if site.me != label_holder:
+                return follow_training(channel, base, site.part(), roles, rng, kept)
+            part = Part(site.own_table(), site.rows().overlap, site.rows().marks)
             trainer = BagTrainer(channel, base, part, roles, rng, kept)
-            return PositiveSearch(trainer, self.settings(), rng, tell).run()
-        shares, models = follow_training(channel, base, part, roles, rng, kept)
-        if part is None:
-            return None
-        state = {"members": [share.to_dict() for share in shares], "models": models}
-        return ModelShare(channel.me, self.name, state, seen=Seen.of(part.table, part.rows))
+            share = PositiveSearch(trainer, settings, rng, partial(site.tell, self.name)).run()
+            outcome.metrics = {
+                "unlabelled": len(share.state["unlabelled rows"]),
+                "reliable positives": len(share.state["reliable rows"]),
+                "oob score": share.state["oob score"],
+                **{f"prior {name}": value for name, value in share.state["prior"].items()},
+            }
+            outcome.rounds, outcome.stop_reason = share.rounds, share.stop_reason
+            outcome.notes, outcome.details = share.notes, share.state["picture"]
+        return share
 
     def answer(
         self,
@@ -342,7 +307,7 @@ class VFPU:
 
         ``asked`` says which of the aligned rows are to be scored; all by default.
         """
-        roles = self._roles(site, label_holder)
+        roles, base = self._roles(site, label_holder), self.make_base()
         if site.me not in roles.everyone:
             return None
         settings: dict[str, Any] = {"model": self.name}
@@ -354,39 +319,32 @@ class VFPU:
         with site.records(f"predict {self.name}", channel, settings):
             if asked is not None and not asked.any():
                 return None
-            return self.score_rows(channel, part, share, roles=roles)
-
-    def score_rows(
-        self, channel: Channel, part: Part | None, share: ModelShare | None, *, roles: Roles
-    ) -> Array | None:
-        """One party's side of scoring: probabilities (rows, 1), only at the label holder."""
-        base, settings = self.make_base(), self.settings()
-        channel = channel.within(self.name)
-        members: list[ModelShare | None] = [None]
-        if settings["row_lists"] == "seed":
-            members *= settings["rounds"]
-        models = 0
-        if share is not None:
-            members = [ModelShare.from_dict(member) for member in share.state["members"]]
-            models = share.state["models"]
-        answers = []
-        for number, member in enumerate(members):
-            here = channel.within(f"member {number}")
-            if member is not None and not base.knows_training_scores:
-                member = bases.average_models(member, models)
-            answer = base.score_rows(here, part, member, roles=roles)
-            if answer is not None:
-                answers.append(np.asarray(answer)[:, :models])
-        if channel.me != roles.label_holder or share is None:
+            models, members = self._load_members(share)
+            scores = []
+            for number, member in enumerate(members):
+                here = channel.within(self.name).within(f"member {number}")
+                if member is not None and not base.knows_training_scores:
+                    member = bases.average_models(member, models)
+                scores.append(base.score_rows(here, part, member, roles=roles))
+        if site.me != label_holder or share is None:
             return None
-        calibration = Calibration.from_dict(share.state["calibration"])
-        return bases.to_probabilities(base, answers, calibration)
+        counted = [np.asarray(each)[:, :models] for each in scores]
+        calibration = Calibration(**share.state["calibration"])
+        return bases.to_probabilities(base, counted, calibration)
 
     # ---- internals ------------------------------------------------------------------------------
 
     def _roles(self, site: Site, label_holder: str) -> Roles:
         others = len(site.standing.aligned) - 1
         return site.roles(label_holder, self.make_base().work(others, weighted=True))
+
+    def _load_members(self, share: ModelShare | None) -> tuple[int, Sequence[ModelShare | None]]:
+        """How many models of each member count, and a party's shares of them."""
+        if share is not None:
+            loaded = [ModelShare.from_dict(member) for member in share.state["members"]]
+            return share.state["models"], loaded
+        listed = self.settings()["row_lists"] == "seed"
+        return 0, [None] * (self.rounds if listed else 1)
 
     def _take_in(self, share: ModelShare, site: Site) -> None:
         """The label holder's results as attributes, by its ids."""
