@@ -7,13 +7,10 @@ same, byte for byte.
 
 from functools import partial
 
-import pytest
-
 from vfsl import rows
-from vfsl.deploy.job import load_shared_job
 from vfsl.federation import simulate
 from vfsl.job.play import play
-from vfsl.job.steps import STEPS, AlignStep, models
+from vfsl.job.steps import AlignStep
 from vfsl.site import TestRows
 
 ALLOW = """

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from vfsl.align import protocols
+from vfsl.align import PROTOCOLS
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.errors import ConfigError
 from vfsl.estimators import ESTIMATORS, Estimator
@@ -51,9 +51,9 @@ LabelColumn = Annotated[str | Literal[False] | None, PlainValidator(_label)]
 
 
 def _protocol(value: object) -> str:
-    if value not in protocols():
-        known = ", ".join(map(repr, protocols()))
-        raise wrong(f"one of {known}", value, protocols())
+    if value not in PROTOCOLS.names():
+        known = ", ".join(map(repr, PROTOCOLS.names()))
+        raise wrong(f"one of {known}", value, PROTOCOLS.names())
     return str(value)
 
 

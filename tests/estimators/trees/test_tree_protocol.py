@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from vfsl.channel import Transcript
-from vfsl.channel.base import PartyChannel
+from vfsl.channel import Channel, Transcript
 from vfsl.estimators.trees.protocol import count_binned, count_sides, draw_columns, release_binned
 
 
@@ -33,7 +32,7 @@ def test_binned_columns_hold_the_bits_of_their_codes():
 
 def test_the_same_codes_are_the_same_whole_and_others_are_not():
     heard = Heard()
-    channel = PartyChannel(Silent(), Transcript(), budget=heard)
+    channel = Channel(Silent(), Transcript(), budget=heard)
     codes = np.arange(640, dtype=np.uint8).reshape(64, 10) % 32
     for given in (codes, codes.copy(), codes[::-1]):
         release_binned(channel, "C", given, 32)

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from vfsl.crypto.slots import fold, unfold
+from vfsl.crypto.fixed import fold, unfold
 from vfsl.estimators.trees.binning import Bins, Column
 from vfsl.estimators.trees.splits import (
     FOLD_BITS,

@@ -4,14 +4,14 @@ from functools import partial
 
 import numpy as np
 import pytest
-from pu_cases import people
 
+from tests.pu.pu_cases import people
 from vfsl.channel import Transcript, run_together
 from vfsl.crypto import SCHEMES
 from vfsl.data import Encoder, PartyTable
 from vfsl.errors import ProtocolError
 from vfsl.estimators import ModelShare, Part, Roles
-from vfsl.pu import oob_mean
+from vfsl.pu import training
 
 ROWS, MODELS = 60, 5
 
@@ -37,21 +37,21 @@ def run(roles, voters, transcript=None, change=lambda share: share):
     parts, shares = parts_and_shares(roles.data_holders)
 
     def label_holder(channel):
-        here = channel.within("sum", oob_mean.DISCLOSURES)
-        return oob_mean.sum_label_holder(here, parts["C"], shares["C"], voters, roles)
+        here = channel.within("sum", training.SUM_DISCLOSURES)
+        return training.sum_label_holder(here, parts["C"], shares["C"], voters, roles)
 
     def feature_holder(channel, party):
-        here = channel.within("sum", oob_mean.DISCLOSURES)
-        oob_mean.sum_feature_holder(here, parts[party], change(shares[party]), roles)
+        here = channel.within("sum", training.SUM_DISCLOSURES)
+        training.sum_feature_holder(here, parts[party], change(shares[party]), roles)
 
     def key_holder(channel):
-        oob_mean.sum_key_holder(channel.within("sum", oob_mean.DISCLOSURES), roles)
+        training.sum_key_holder(channel.within("sum", training.SUM_DISCLOSURES), roles)
 
     jobs = {party: partial(feature_holder, party=party) for party in roles.feature_holders}
     jobs |= {"C": label_holder, "K": key_holder}
     sums = run_together(jobs, transcript=transcript)["C"]
     alone = [
-        oob_mean.own_scores(parts[party], shares[party], constant=party == "C")
+        training.score_columns(parts[party], shares[party], constant=party == "C")
         for party in roles.data_holders
     ]
     return sums, (np.sum(alone, axis=0) * voters).sum(axis=1)
