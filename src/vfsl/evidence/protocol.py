@@ -1,4 +1,4 @@
-"""RISA's messages: passive parties say evidence and get its gradient back.
+"""RISA between the parties: passive ones say evidence and get its gradient back.
 
 Holds   the label holder: columns and labels; every other party: columns of its own.
 Learns  the label holder: the other parties' evidence (and, for pseudo labels, class scores) of each
@@ -10,73 +10,177 @@ Learns  the label holder: the other parties' evidence (and, for pseudo labels, c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from vfsl.channel import Channel, expect_array
-from vfsl.errors import ProtocolError
-from vfsl.evidence.course import STAGES
-from vfsl.evidence.keeping import Folder
-from vfsl.evidence.member import Floats, Member
-from vfsl.evidence.rows import Numbers
-from vfsl.evidence.training import Local, taking_part
-from vfsl.values import Disclosure, Disclosures
+from vfsl.channel import Channel, expect_array, expect_integer
+from vfsl.errors import ConfigError, ProtocolError, StoreError
+from vfsl.evidence.course import (
+    STAGES,
+    Course,
+    Learned,
+    Stage,
+    Unfinished,
+    opinions_of,
+    run_course,
+)
+from vfsl.evidence.encoders import Columns, Recipe, columns_from
+from vfsl.evidence.networks import (
+    Floats,
+    Member,
+    as_inputs,
+    build_network,
+    restore_weights,
+    weights_of,
+)
+from vfsl.evidence.opinion import fuse_trusted
+from vfsl.evidence.rows import (
+    UNKNOWN,
+    Numbers,
+    Universe,
+    add_scores,
+    describe_doubts,
+    encode_labels,
+    find_classes,
+)
+from vfsl.evidence.training import Local, Team, drop_empty
+from vfsl.lead import Follower, Leader, disclose_orders
+from vfsl.parts import ModelShare, Part, Roles
+from vfsl.store import Checkpoints
+from vfsl.values import Array, Disclosure, Disclosures
 
+MODEL = "risa"
 _LABELS = "the training labels of most rows, to a receiver that looks for them"
 DISCLOSURES: Disclosures = {
-    "presence": Disclosure(
-        dict, "how many rows only the sender has, and which epochs it has kept from before"
-    ),
-    "terms": Disclosure(dict, "the number of classes, and the epoch to resume from"),
-    "task": Disclosure(
+    **disclose_orders("whether the receiver's network learns, at which rate, answers or is kept"),
+    "own rows": Disclosure(int, "how many rows only the sender has"),
+    "classes": Disclosure(int, "the number of classes"),
+    "rows": Disclosure(
         dict,
-        "which of the receiver's rows take part in a pass or a prediction: which have a label or a "
-        "pseudo label, and which have left",
+        "which of the receiver's rows take part in a pass: which have a label or a pseudo label, "
+        "and which have left",
     ),
     "evidence": Disclosure(np.ndarray, "the sender's evidence for each class, row by row"),
     "scores": Disclosure(np.ndarray, "the sender's self-training scores of each class, by row"),
     "gradient of evidence": Disclosure(np.ndarray, _LABELS),
     "gradient of scores": Disclosure(np.ndarray, _LABELS),
 }
-_SAYS = dict(zip(STAGES, ("scores", "evidence"), strict=True))
+_SAYS: dict[str, str] = dict(zip(STAGES, ("scores", "evidence"), strict=True))
+_MOST_CLASSES = 10_000
+_MOST_ROWS = 1 << 40
+_KEPT_EPOCHS = 2  # one that only some parties managed to keep must not be the only one
+
+
+# ---- training: the label holder ------------------------------------------------------------------
+
+
+def lead_training(
+    channel: Channel,
+    part: Part,
+    *,
+    roles: Roles,
+    recipe: Recipe,
+    course: Course,
+    rng: np.random.Generator,
+    checkpoints: Checkpoints,
+    tell: Callable[[int], None],
+) -> ModelShare:
+    """Lead the course and keep the label holder's share."""
+    channel = channel.within(MODEL, DISCLOSURES)
+    if part.target is None or part.rest_target is None:
+        raise ConfigError(f"Party {channel.me!r} holds the label but was given no target.")
+    classes = find_classes(channel.me, part.target, part.rest_target)
+    own = {channel.me: len(part.rest)}
+    for party in roles.feature_holders:
+        said = channel.receive(party, "own rows")
+        own[party] = expect_integer(said, sender=party, name="own rows", low=0, high=_MOST_ROWS)
+        channel.send(party, "classes", len(classes))
+    universe = Universe(roles.data_holders, len(part.rows), own)
+    labels = np.full(universe.total, UNKNOWN, dtype=np.int64)
+    target = np.concatenate([part.target, part.rest_target])
+    labels[: len(target)] = encode_labels(channel.me, target, classes)
+    columns, members = _build_members(channel.me, part, recipe, course, len(classes), rng)
+    leader = Leader(channel, roles.feature_holders, marks=checkpoints.numbers("epoch"))
+    unfinished = None
+    if leader.resumed:
+        unfinished = Unfinished(*_load_epoch(checkpoints, leader.resumed, members["evidence"]))
+
+    def keep(now: Unfinished) -> None:
+        epoch = len(now.rounds)
+        leader.order("keep", epoch=epoch)
+        _keep_epoch(checkpoints, epoch, members["evidence"], now.rounds, now.arrays)
+
+    orders = Orders(leader)
+    teams = {stage: _team(stage, orders, universe, members[stage], len(classes)) for stage in STAGES}
+    learned = run_course(
+        teams,
+        labels,
+        len(classes),
+        course,
+        rng,
+        unfinished=unfinished,
+        keep=None if checkpoints.folder is None else keep,
+        tell=tell,
+    )
+    fills = {party: [0.0] * len(classes) for party in universe.parties}
+    if course.objective("evidence", len(classes)).fills:
+        fills = teams["evidence"].answer_mean_rows()
+    leader.end()
+    checkpoints.clear()
+    state = _state(columns, members["evidence"], len(classes))
+    state |= _facts(classes, universe, learned, fills, course.switches.removal)
+    reason = f"{len(learned.rounds)} epochs done"
+    rounds, notes = tuple(learned.rounds), tuple(learned.notes)
+    return ModelShare(channel.me, MODEL, state, rounds, reason, notes)
+
+
+class Orders:
+    """The label holder's orders; ``here`` is the channel on which the last one is done."""
+
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
+        self.here: Channel
+
+    def give(self, do: str, **facts: Any) -> None:
+        self.here = self._leader.order(do, **facts)
 
 
 class Remote:
     """A passive party's network, as the label holder sees it over its channel."""
 
-    def __init__(self, channel: Channel, party: str, stage: str, classes: int) -> None:
-        self._channel, self._party, self._stage = channel, party, stage
-        self._says = _SAYS[stage]
+    def __init__(self, orders: Orders, party: str, says: str, classes: int) -> None:
+        self._orders, self._party, self._says = orders, party, says
         self._classes = classes
         self._sizes: list[int] = []
 
     def plan(self, rate: float, batches: Sequence[Numbers], with_fill: bool) -> None:
-        work = taking_part(batches, with_fill)
+        work = drop_empty(batches, with_fill)
         self._sizes = [len(rows) + with_fill for rows in work][::-1]
-        rows = np.concatenate([np.zeros(0, dtype=np.int64), *work])
-        ends = np.cumsum([len(batch) for batch in work], dtype=np.int64)
-        self._task(do="train", rate=rate, rows=rows, ends=ends, fill=with_fill)
+        self._send_rows(work)
 
     def outputs(self) -> Floats:
         return self._receive(self._sizes.pop())
 
     def learn(self, gradient: Floats) -> None:
         what = f"gradient of {self._says}"
-        self._channel.release(self._party, what, gradient.size, about="label")
-        self._channel.send(self._party, what, gradient)
+        self._orders.here.release(self._party, what, gradient.size, about="label")
+        self._orders.here.send(self._party, what, gradient)
 
     def answer(self, rows: Numbers, with_fill: bool) -> Floats:
-        self._task(do="answer", rows=rows, fill=with_fill)
+        self._send_rows([rows])
         return self._receive(len(rows) + with_fill)
 
-    def _task(self, **task: Any) -> None:
-        self._channel.send(self._party, "task", {"stage": self._stage, **task})
+    def _send_rows(self, batches: Sequence[Numbers]) -> None:
+        rows = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
+        ends = np.cumsum([len(batch) for batch in batches], dtype=np.int64)
+        self._orders.here.send(self._party, "rows", {"rows": rows, "ends": ends})
 
     def _receive(self, rows: int) -> Floats:
         return expect_array(
-            self._channel.receive(self._party, self._says),
+            self._orders.here.receive(self._party, self._says),
             sender=self._party,
             name=self._says,
             holds="float",
@@ -84,72 +188,228 @@ class Remote:
         )
 
 
-def end(channel: Channel, parties: Sequence[str]) -> None:
-    """Tell the passive parties that there is nothing more to do."""
-    for party in parties:
-        channel.send(party, "task", {"do": "end"})
+def _team(stage: Stage, orders: Orders, universe: Universe, member: Member, classes: int) -> Team:
+    """Our own network and those of the other parties."""
+    first, *others = universe.parties
+    remote = {party: Remote(orders, party, _SAYS[stage], classes) for party in others}
+    return Team(universe, {first: Local(member), **remote}, partial(orders.give, stage=stage))
 
 
-def keep(channel: Channel, parties: Sequence[str], epoch: int) -> None:
-    """Ask the passive parties to keep their networks as they are after this epoch."""
-    for party in parties:
-        channel.send(party, "task", {"do": "keep", "epoch": epoch})
+def _facts(
+    classes: list[Any],
+    universe: Universe,
+    learned: Learned,
+    fills: dict[str, list[float]],
+    removal: str,
+) -> dict[str, Any]:
+    """What only the label holder keeps."""
+    known = learned.labels != UNKNOWN
+    left = [line["row"] for line in learned.left]
+    return {
+        "classes": classes,
+        "parties": list(universe.parties),
+        "own rows": dict(universe.own),
+        "trust": learned.trust,
+        "fills": fills,
+        "left": learned.left,
+        "doubts": describe_doubts(learned.scores, left, removal),
+        "pseudo labels": int((known & ~learned.labelled).sum()),
+    }
 
 
-def serve(
-    channel: Channel, asker: str, members: Mapping[str, Member], folder: Folder | None = None
+# ---- training: the other parties -----------------------------------------------------------------
+
+
+def follow_training(
+    channel: Channel,
+    part: Part,
+    *,
+    roles: Roles,
+    recipe: Recipe,
+    course: Course,
+    rng: np.random.Generator,
+    checkpoints: Checkpoints,
+) -> ModelShare:
+    """Do what the label holder orders until it is done, and keep this party's share."""
+    channel = channel.within(MODEL, DISCLOSURES)
+    leader = roles.label_holder
+    channel.send(leader, "own rows", len(part.rest))
+    said = channel.receive(leader, "classes")
+    classes = expect_integer(said, sender=leader, name="classes", low=2, high=_MOST_CLASSES)
+    columns, members = _build_members(channel.me, part, recipe, course, classes, rng)
+    obey_orders(channel, leader, members, checkpoints)
+    return ModelShare(channel.me, MODEL, _state(columns, members["evidence"], classes))
+
+
+def obey_orders(
+    channel: Channel, leader: str, members: Mapping[str, Member], checkpoints: Checkpoints
 ) -> None:
-    """A passive party: do what the label holder asks until it says that this is the end."""
-    while True:
-        task = channel.receive(asker, "task")
-        if task.get("do") == "end":
-            return
-        if task.get("do") == "keep" and isinstance(task.get("epoch"), int):
-            if folder is not None:
-                folder.save(task["epoch"], members["evidence"].to_arrays())
+    """Train, answer and keep checkpoints as the label holder orders."""
+    follower = Follower(channel, leader, checkpoints.numbers("epoch"))
+    if follower.resumed:
+        _load_epoch(checkpoints, follower.resumed, members["evidence"])
+    for _, here, order in follower:
+        if order.get("do") == "keep" and isinstance(order.get("epoch"), int):
+            _keep_epoch(checkpoints, order["epoch"], members["evidence"], [], {})
             continue
-        known = task.get("do") in ("train", "answer") and task.get("stage") in members
-        if not known or not isinstance(task.get("rate", 0.0), float):
-            raise ProtocolError(f"Party {asker!r} sent a task that RISA does not know.", asker)
-        member = members[task["stage"]]
-        says = _SAYS[task["stage"]]
-        rows = _rows(task.get("rows"), len(member.inputs), asker)
-        fill = bool(task.get("fill"))
-        if task["do"] == "answer":
-            said = member.answer(rows, fill)
-            channel.release(asker, says, said.size)
-            channel.send(asker, says, said)
+        known = order.get("do") in ("train", "answer") and order.get("stage") in members
+        if not known or not isinstance(order.get("rate", 0.0), float):
+            raise ProtocolError(f"Party {leader!r} sent a task that RISA does not know.", leader)
+        member, says = members[order["stage"]], _SAYS[order["stage"]]
+        batches = _receive_batches(here, leader, len(member.inputs))
+        fill = bool(order.get("fill"))
+        if order["do"] == "answer":
+            _say(here, leader, says, member.answer(np.concatenate(batches), fill))
             continue
         local = Local(member)
-        local.plan(task.get("rate", 0.0), _cut(rows, task.get("ends"), asker), fill)
+        local.plan(order.get("rate", 0.0), batches, fill)
         while local.unfinished:
-            said = local.outputs()
-            channel.release(asker, says, said.size)
-            channel.send(asker, says, said)
+            outputs = local.outputs()
+            _say(here, leader, says, outputs)
             gradient = expect_array(
-                channel.receive(asker, f"gradient of {says}"),
-                sender=asker,
+                here.receive(leader, f"gradient of {says}"),
+                sender=leader,
                 name=f"gradient of {says}",
                 holds="float",
-                shape=said.shape,
+                shape=outputs.shape,
             )
             local.learn(gradient)
+    checkpoints.clear()
 
 
-def _rows(rows: Any, count: int, asker: str) -> Numbers:
-    checked = expect_array(rows, sender=asker, name="task", holds="integer", shape=(None,))
-    if len(checked) and not (checked.min() >= 0 and checked.max() < count):
+def _say(channel: Channel, leader: str, says: str, outputs: Floats) -> None:
+    channel.release(leader, says, outputs.size)
+    channel.send(leader, says, outputs)
+
+
+def _receive_batches(channel: Channel, leader: str, count: int) -> list[Numbers]:
+    """The rows of each batch, which must be among this party's."""
+    said = channel.receive(leader, "rows")
+    rows, ends = (
+        expect_array(said.get(name), sender=leader, name="rows", holds="integer", shape=(None,))
+        for name in ("rows", "ends")
+    )
+    if len(rows) and not (rows.min() >= 0 and rows.max() < count):
         raise ProtocolError(
-            f"Party {asker!r} asked for rows that are not among the {count} of this party.", asker
+            f"Party {leader!r} asked for rows that are not among the {count} of this party.", leader
         )
-    return checked.astype(np.int64)
-
-
-def _cut(rows: Numbers, ends: Any, asker: str) -> list[Numbers]:
-    """The rows of each batch."""
-    checked = expect_array(ends, sender=asker, name="task", holds="integer", shape=(None,))
-    if not len(checked):
+    if not len(ends) and not len(rows):
         return []
-    if (np.diff(checked) < 0).any() or checked[-1] != len(rows) or checked[0] < 0:
-        raise ProtocolError(f"Party {asker!r} sent batches that do not fit their rows.", asker)
-    return np.split(rows, checked[:-1])
+    if not len(ends) or (np.diff(ends) < 0).any() or ends[-1] != len(rows) or ends[0] < 0:
+        raise ProtocolError(f"Party {leader!r} sent batches that do not fit their rows.", leader)
+    return np.split(rows.astype(np.int64), ends[:-1])
+
+
+# ---- prediction ----------------------------------------------------------------------------------
+
+
+def say_opinions(
+    channel: Channel, part: Part, share: ModelShare, *, roles: Roles, recipe: Recipe, course: Course
+) -> None:
+    """A passive party's side of prediction: its evidence for the common rows."""
+    channel = channel.within(MODEL, DISCLOSURES)
+    member = _restore_member(part, recipe, course, share)
+    outputs = member.answer(np.arange(len(part.rows)))
+    _say(channel, roles.label_holder, "evidence", outputs)
+
+
+def fuse_opinions(
+    channel: Channel,
+    part: Part,
+    share: ModelShare,
+    *,
+    recipe: Recipe,
+    course: Course,
+    offline: Sequence[str],
+) -> Array:
+    """The label holder's prediction: fused beliefs and, last, the uncertainty of each row."""
+    channel = channel.within(MODEL, DISCLOSURES)
+    member = _restore_member(part, recipe, course, share)
+    overlap, total = len(part.rows), len(part.all_rows)
+    outputs = []
+    for party in share.state["parties"]:
+        fill = np.asarray(share.state["fills"][party], dtype=np.float32)
+        mean = course.switches.absent == "mean"
+        full = np.tile(fill if mean else np.zeros_like(fill), (total, 1))
+        if party == channel.me:
+            full = member.answer(np.arange(total))
+        elif party not in offline:
+            full[:overlap] = expect_array(
+                channel.receive(party, "evidence"),
+                sender=party,
+                name="evidence",
+                holds="float",
+                shape=(overlap, len(fill)),
+            )
+        outputs.append(full)
+    if not course.switches.evidential:
+        chances = add_scores(outputs)
+        return np.column_stack([chances, 1 - chances.max(axis=1)])
+    trust = share.state["trust"].values()
+    fused = fuse_trusted(opinions_of(outputs), trust, course.switches.fusion)
+    return np.column_stack([fused.belief, fused.uncertainty])
+
+
+# ---- a party's network, kept and made again ------------------------------------------------------
+
+
+def _build_members(
+    party: str, part: Part, recipe: Recipe, course: Course, classes: int, rng: np.random.Generator
+) -> tuple[Columns, dict[Stage, Member]]:
+    """How the party's columns are encoded, and its networks of both stages."""
+    columns = recipe.columns.fit(part.table.take(part.all_rows))
+    members = {}
+    for stage in STAGES:
+        network = build_network(recipe, columns, classes, rng, party)
+        members[stage] = _member(network, part, columns, stage, course)
+    return columns, members
+
+
+def _restore_member(part: Part, recipe: Recipe, course: Course, share: ModelShare) -> Member:
+    """The trained network of a share, over the rows of a part."""
+    try:
+        columns = columns_from(share.state["columns"])
+        width = int(share.state["width"])
+        rng = np.random.default_rng(0)  # overwritten by the kept weights
+        network = build_network(recipe, columns, width, rng, share.party)
+        restore_weights(network, share.state["weights"])
+    except KeyError as error:
+        raise StoreError(f"The share of party {share.party!r} lacks {error}.") from None
+    return _member(network, part, columns, "evidence", course)
+
+
+def _member(network: Any, part: Part, columns: Columns, stage: Stage, course: Course) -> Member:
+    inputs = as_inputs(columns.arrays(part.table.take(part.all_rows)), course.learning.device)
+    evidential = stage == "evidence" and course.switches.evidential
+    form = course.evidence if evidential else None
+    return Member(network, inputs, len(part.rows), columns.levels, form, course.learning)
+
+
+def _state(columns: Columns, member: Member, classes: int) -> dict[str, Any]:
+    return {
+        "columns": columns.to_dict(),
+        "weights": weights_of(member.network),
+        "width": classes,
+    }
+
+
+def _keep_epoch(
+    checkpoints: Checkpoints,
+    epoch: int,
+    member: Member,
+    rounds: list[dict[str, Any]],
+    arrays: Mapping[str, Array],
+) -> None:
+    checkpoints.save(f"epoch-{epoch}", rounds, {**arrays, **member.to_arrays()})
+    for old in checkpoints.numbers("epoch")[:-_KEPT_EPOCHS]:
+        checkpoints.forget(f"epoch-{old}")
+
+
+def _load_epoch(
+    checkpoints: Checkpoints, epoch: int, member: Member
+) -> tuple[list[dict[str, Any]], dict[str, Array]]:
+    """The rounds and arrays that were kept after an epoch; the network is as it was then."""
+    rounds = checkpoints.load(f"epoch-{epoch}")  # first: it refuses work of another job
+    arrays = checkpoints.load_arrays(f"epoch-{epoch}")
+    member.load_arrays(arrays)
+    return rounds, arrays

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -14,37 +15,116 @@ import pandas as pd
 from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.data.aggregates import histogram
-from vfsl.data.checks import check_choice, check_count, check_share
-from vfsl.errors import ConfigError
-from vfsl.evidence.deep import need_torch
-from vfsl.evidence.encoders import CNN, recipe_for
-from vfsl.evidence.opinion import EVIDENCE_FORMS, Opinion, probability
-from vfsl.evidence.rows import UNKNOWN, WholeFederated, WholePart, codes_in, whole_parts
-from vfsl.evidence.switches import Switches, switches_of
+from vfsl.data.checks import check_choice
+from vfsl.errors import ConfigError, DataError
+from vfsl.evidence.encoders import CNN, MLP, Recipe, load_recipe, recipe_for, save_recipe
+from vfsl.evidence.opinion import EvidenceForm, Fusion, Opinion, probability
+from vfsl.evidence.rows import UNKNOWN, check_overlap, encode_labels
+from vfsl.federation import Federation
+from vfsl.params import check_params, documented, param, settings_of
 from vfsl.parallel import using_threads
-from vfsl.parts import ModelShare, Roles
+from vfsl.parts import ModelShare, Part
+from vfsl.progress import OnEvent
+from vfsl.site import Site
 from vfsl.values import Array
 
 if TYPE_CHECKING:
-    from vfsl.evidence.course import Settings
+    from vfsl.evidence.course import Course
 
+Variant = Literal["plus", "paper"]
 _ROWS = ("overlap", "all")
-_RECORDED = (
-    "variant",
-    "epochs",
-    "batch_size",
-    "learning_rate",
-    "weight_decay",
-    "evidence",
-    "tau_p",
-    "tau_0",
-    "every",
-    "self_steps",
-    "held_out",
-    "own_labels",
+
+
+def need_torch(what: str) -> None:
+    """Refuse in one sentence where torch, which is an extra, is not installed."""
+    if find_spec("torch") is None:
+        raise ConfigError(
+            f"{what} needs PyTorch, which is not installed; install it with "
+            "pip install 'vfsl[deep]'."
+        )
+
+
+@documented
+@dataclass(frozen=True)
+class Switches:
+    """What differs between the paper's RISA, ours and its ablations; the defaults are the paper."""
+
+    impute: bool = param(True, "Rows that are not in the overlap take part (IMP).")
+    self_train: bool = param(
+        True, "Rows without a label may get one from the self-training model (ST)."
+    )
+    evidential: bool = param(
+        True,
+        "The parties' outputs are fused as opinions, and rows leave by a score (EVFL). Otherwise "
+        "outputs are added up and go through a softmax, and no row leaves.",
+    )
+    absent: Literal["mean", "vacuous"] = param(
+        "mean",
+        "An absent party says what it says of the mean of its overlap rows, or nothing at all.",
+    )
+    party_loss: float = param(
+        0.0, "Weight of the loss of each party's own opinion on the rows that it has.", ge=0, le=1
+    )
+    masked: bool = param(False, "The self-training model also learns from each party alone.")
+    fusion: Fusion = param("sequence", "How more than two opinions are fused.")
+    removal: Literal["uncertainty", "label", "none"] = param(
+        "uncertainty",
+        "The score by which rows leave: the fused uncertainty, or how much less likely the row's "
+        "label is than the likeliest class, 1 − p_label / p_max.",
+    )
+    keep_labelled: bool = param(False, "Rows with a true label never leave.")
+    pseudo_weight: float = param(
+        1.0,
+        "What a row with a pseudo label counts in the loss; one with a true label counts 1.",
+        ge=0,
+        le=1,
+    )
+    repeats: int = param(
+        1,
+        "How often overlap rows are seen in a pass, as long as they do not outnumber the others.",
+        ge=1,
+    )
+    discount: bool = param(
+        False, "Opinions of a party that does not help on held-out overlap rows are discounted."
+    )
+
+
+PAPER = Switches()
+# For networks that learn slowly from pictures: overlap rows come up often.
+PLUS = Switches(
+    absent="vacuous",
+    party_loss=1.0,
+    masked=True,
+    fusion="symmetric",
+    removal="label",
+    keep_labelled=True,
+    pseudo_weight=0.3,
+    repeats=4,
+    discount=True,
 )
+# On tables a network soon knows few overlap rows by heart, and pseudo labels say little new.
+PLUS_TABLES = replace(PLUS, pseudo_weight=0.1, repeats=1)
+_VARIANTS = {"paper": (PAPER, PAPER), "plus": (PLUS_TABLES, PLUS)}
 
 
+def switches_of(
+    variant: str, changes: Mapping[str, Any] | None, pictures: bool = False
+) -> Switches:
+    """The switches of a variant, for tables or pictures, with some of them changed."""
+    check_choice("RISA", "variant", variant, tuple(_VARIANTS))
+    known = [field.name for field in fields(Switches)]
+    for name in changes or {}:
+        if name not in known:
+            raise ConfigError(
+                f"The switches parameter of RISA must name some of {', '.join(known)}. "
+                f"Got {name!r} instead."
+            )
+    made = replace(_VARIANTS[variant][pictures], **(changes or {}))
+    check_params(made, where="RISA's switches")
+    return made
+
+
+@documented
 @dataclass
 class RISA:
     """Reliable imputed-sample assisted vertical learning, by evidence.
@@ -52,41 +132,7 @@ class RISA:
     Each party maps its columns to evidence over the classes; the label holder fuses the parties'
     opinions. Rows that only one party has take part too: an absent party says nothing, or what it
     says of its mean row, and rows without a label may get one from a self-training model. Rows that
-    stay doubtful leave.
-
-    Parameters
-    ----------
-    variant : {"plus", "paper"}
-        Ours, or the paper to the letter.
-    switches : dict, optional
-        Changes to the variant's switches, such as ``{"self_train": False}``; see `Switches`.
-    encoder : "mlp", MLP, CNN, torch module, or dict of those by party
-        The network of a party. A module of your own gets standardised numbers and one-hot
-        categories, and returns one number for each class; its first weights are its own.
-    epochs, batch_size, learning_rate, weight_decay
-        AdamW with half a cosine.
-    evidence : {"exp", "softplus", "relu"}
-        How outputs become evidence.
-    tau_p : float
-        The least probability of a pseudo label.
-    tau_0 : float
-        The limit of the score by which rows leave, after the last epoch; it begins at 1.
-    every : int
-        Rows leave after every that many epochs.
-    self_steps : int
-        Steps of the self-training model.
-    held_out : float
-        The share of labelled overlap rows by which parties are judged, where they are.
-    own_labels : bool
-        Whether labels of the label holder's own rows are used.
-    device : str
-        A torch device.
-    checkpoints : dict of party to folder, optional
-        Where parties keep their unfinished training; fitting again goes on from there.
-    checkpoint_every : int
-        After how many epochs they do.
-    on_event : callable, optional
-        Hears a dict after each epoch, where the label holder runs in this process.
+    stay doubtful leave. Networks learn by AdamW; the rate falls along half a cosine.
 
     Attributes
     ----------
@@ -106,28 +152,67 @@ class RISA:
     >>> risa.predict_proba(fed), risa.uncertainty(fed)  # doctest: +SKIP
     """
 
-    variant: str = "plus"
-    switches: Mapping[str, Any] | None = None
-    encoder: Any = "mlp"
-    epochs: int = 30
-    batch_size: int = 128
-    learning_rate: float = 2e-3
-    weight_decay: float = 1e-4
-    evidence: str = "exp"
-    tau_p: float = 0.9
-    tau_0: float = 0.3
-    every: int = 2
-    self_steps: int = 300
-    held_out: float = 0.15
-    own_labels: bool = True
-    device: str = "cpu"
-    checkpoints: Mapping[str, Path | str] | None = None
-    checkpoint_every: int = 5
-    on_event: Callable[[dict[str, Any]], None] | None = None
+    name: ClassVar[str] = "risa"
+    predicts: ClassVar[str] = "classes"
+    keeps_checkpoints: ClassVar[bool] = True
+    needs_key_holder: ClassVar[bool] = False
+    discloses_labels: ClassVar[bool] = True
+
+    variant: Variant = param("plus", "Our variant, or the paper to the letter.")
+    switches: Mapping[str, Any] | None = param(
+        None, "Changes to the variant's switches, such as {'self_train': False}; see Switches."
+    )
+    encoder: Any = param(
+        "mlp",
+        "The network of a party: 'mlp', an MLP, a CNN or a torch module, or a dict of those by "
+        "party. A module of your own gets standardised numbers and one-hot categories, and returns "
+        "one number for each class; its first weights are its own.",
+        option=False,
+    )
+    epochs: int = param(30, "How often training goes over all rows.", ge=1)
+    batch_size: int = param(128, "Rows per batch.", ge=1)
+    learning_rate: float = param(2e-3, "The rate at which networks begin to learn.", gt=0)
+    weight_decay: float = param(1e-4, "The weight decay of AdamW.", ge=0)
+    evidence: EvidenceForm = param("exp", "How outputs of networks become evidence.")
+    tau_p: float = param(0.9, "The lowest probability of a pseudo label.", ge=0, le=1)
+    tau_0: float = param(
+        0.3,
+        "The limit of the score by which rows leave, after the last epoch; it begins at 1.",
+        gt=0,
+        le=1,
+    )
+    every: int = param(2, "After how many epochs rows leave, again and again.", ge=1)
+    self_steps: int = param(300, "Steps of the self-training model.", ge=1)
+    held_out: float = param(
+        0.15,
+        "The fraction of labelled overlap rows by which parties are judged, where they are.",
+        ge=0,
+        le=1,
+    )
+    own_labels: bool = param(
+        True, "Whether labels of rows that only the label holder has are used."
+    )
+    hidden: tuple[int, ...] = param(
+        MLP.hidden, "Widths of the layers of networks that are not given by an encoder."
+    )
+    embedding: int = param(
+        MLP.embedding, "How many numbers stand for one category in such networks.", ge=1
+    )
+    device: str = param("cpu", "A torch device.")
+    checkpoint_every: int = param(
+        5, "After how many epochs parties keep their unfinished training.", ge=1, option=False
+    )
 
     # ---- what users call ----------------------------------------------------------------------
 
-    def fit(self, fed: WholeFederated, label: tuple[str, str]) -> Self:
+    def fit(
+        self,
+        fed: Federation,
+        label: tuple[str, str],
+        *,
+        state: Mapping[str, Path | str] | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Self:
         """Train on all rows of an aligned federation.
 
         Parameters
@@ -135,46 +220,30 @@ class RISA:
         fed : Federation
         label : (party, column)
             Cells without a value are unknown labels.
+        state : mapping of party to folder, optional
+            Where parties keep their unfinished training; fitting again goes on from there.
+        on_event : callable, optional
+            Hears of each epoch.
         """
         need_torch("RISA")
-        self._check()
-        roles = fed.roles(label[0], "linear")
-        parts = whole_parts(fed, label)
-        check_labels(fed.tables, parts, target=label)
-        for party in parts:
-            recipe_for(self.encoder, party)
-        jobs = {
-            party: partial(
-                self.train,
-                part=parts[party],
-                roles=roles,
-                rng=fed.private_rng(party, "RISA"),
-                threads=_thread_share(len(parts)),
-            )
-            for party in roles.data_holders
-        }
-        shares, report = fed.run("train risa", jobs, self._settings(label))
-        self.shares_: dict[str, ModelShare] = shares
-        self.label_ = label
-        held = self.shares_[label[0]]
-        metrics: dict[str, Any] = {"pseudo labels": self.n_pseudo_, "left": len(held.state["left"])}
-        metrics |= {f"trust in {party}": level for party, level in self.trust_.items()}
-        details = {
-            "doubts": held.state["doubts"],
-            "own rows": held.state["own rows"],
-            "trust": self.trust_,
-        }
-        report(
-            metrics=metrics,
-            rounds=held.rounds,
-            stop_reason=held.stop_reason,
-            notes=held.notes,
-            details=details,
+        import torch
+
+        self.check()
+        parties = fed.roles(label[0]).data_holders
+        check_labels(fed.tables, parties, target=label)
+        for party in parties:
+            self._recipe(party)
+        # All parties compute on this machine: if each used all cores, they would be in the way.
+        threads = max(1, torch.get_num_threads() // len(parties))
+        play = partial(replace(self).learn, label=label, threads=threads)
+        self.shares_: dict[str, ModelShare] = fed.keeping(state, on_event).play(
+            play, parties=parties
         )
+        self.label_ = label
         return self
 
     def predict_proba(
-        self, fed: WholeFederated, *, rows: str = "overlap", offline: Sequence[str] = ()
+        self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> Array:
         """Class probabilities, in the order of ``classes_``.
 
@@ -184,35 +253,35 @@ class RISA:
             That of training or another one with the same columns, aligned.
         rows : {"overlap", "all"}
             Overlap rows in the common order; or every row of the label holder that was in the
-            alignment, in the order of its table, the other parties being absent for its own rows.
+            alignment, in the order of its table, where the other parties are absent for rows that
+            it has alone.
         offline : sequence of str
             Parties that do not take part: absent for every row.
         """
         return self._answers(fed, rows, offline)[0]
 
     def predict(
-        self, fed: WholeFederated, *, rows: str = "overlap", offline: Sequence[str] = ()
+        self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> Array:
         """The most probable class of each row."""
         chances = self.predict_proba(fed, rows=rows, offline=offline)
         return np.asarray(self.classes_[chances.argmax(axis=1)])
 
     def uncertainty(
-        self, fed: WholeFederated, *, rows: str = "overlap", offline: Sequence[str] = ()
+        self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> Array:
         """The uncertainty of the fused opinion of each row: ignorance and conflict."""
         return self._answers(fed, rows, offline)[1]
 
     def score(
-        self, fed: WholeFederated, *, rows: str = "overlap", offline: Sequence[str] = ()
+        self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> float:
-        """The share of rows with a known label that are predicted right."""
+        """Accuracy: the fraction of rows with a known label whose class is predicted right."""
         guessed = self.predict_proba(fed, rows=rows, offline=offline).argmax(axis=1)
         party = self.label_[0]
-        part = whole_parts(fed, self.label_)[party]
-        target = np.concatenate([np.asarray(part.target), np.asarray(part.own_target)])
-        order = _answered(part, rows)
-        codes = codes_in(party, target[order], self.classes_.tolist())
+        part = fed.parts(self.label_)[party]
+        target = np.concatenate([np.asarray(part.target), np.asarray(part.rest_target)])
+        codes = encode_labels(party, target[_places(part, rows)], self.classes_.tolist())
         known = codes != UNKNOWN
         if not known.any():
             raise ConfigError("There is no row with a known label to score.")
@@ -237,167 +306,147 @@ class RISA:
 
     # ---- what every party runs ----------------------------------------------------------------
 
-    def train(
-        self,
-        channel: Channel,
-        part: WholePart,
-        *,
-        roles: Roles,
-        rng: np.random.Generator,
-        threads: int = 1,
-    ) -> ModelShare:
-        """One party's side of training, on that many threads of PyTorch."""
+    def learn(
+        self, site: Site, channel: Channel, label: tuple[str, str], *, threads: int = 1
+    ) -> ModelShare | None:
+        """One party's side of training, on that many threads; None at a party without a part."""
+        part = site.part(label)
+        if part is None:
+            return None
         need_torch("RISA")
-        from vfsl.evidence import roles as sides
+        from vfsl.evidence import protocol
 
-        side = sides.Side(
-            part,
-            recipe_for(self.encoder, channel.me),
-            self._course(roles.label_holder),
-            rng,
-            self.own_labels,
-            (self.checkpoints or {}).get(channel.me),
-            self.checkpoint_every,
-        )
-        with using_threads(threads):
-            if channel.me == roles.label_holder:
-                return sides.train_label_holder(channel, side, roles, self.on_event)
-            return sides.train_feature_holder(channel, side, roles)
+        roles = site.roles(label[0])
+        check_overlap(roles.data_holders, len(part.rows))
+        if not part.table.features:
+            raise DataError(f"Party {site.me!r} has no columns to learn from.")
+        if not self.own_labels and part.rest_target is not None:
+            part = replace(part, rest_target=np.full(len(part.rest), None))
+        course, recipe = self._course(label[0]), self._recipe(site.me)
+        rng = site.private_rng("RISA")
+        facts = (asdict(course), repr(recipe), self.own_labels, rng.bit_generator.state)
+        how: dict[str, Any] = {
+            "roles": roles,
+            "recipe": recipe,
+            "course": course,
+            "rng": rng,
+            "checkpoints": site.checkpoints("risa", *facts),
+        }
+        step = "train risa"
+        with site.records(step, channel, self._settings(label)) as outcome, using_threads(threads):
+            if site.me != label[0]:
+                return protocol.follow_training(channel, part, **how)
 
-    def score_rows(
+            def tell(epoch: int) -> None:
+                site.tell(step, f"epoch {epoch}", epoch, self.epochs)
+
+            share = protocol.lead_training(channel, part, tell=tell, **how)
+            state = share.state
+            trust = {f"trust in {party}": level for party, level in state["trust"].items()}
+            outcome.metrics = {
+                "pseudo labels": state["pseudo labels"],
+                "left": len(state["left"]),
+                **trust,
+            }
+            outcome.rounds, outcome.notes = share.rounds, share.notes
+            outcome.stop_reason = share.stop_reason
+            outcome.details = {name: state[name] for name in ("doubts", "own rows", "trust")}
+            return share
+
+    def answer(
         self,
+        site: Site,
         channel: Channel,
-        part: WholePart,
         share: ModelShare,
         *,
-        roles: Roles,
+        rows: str = "overlap",
         offline: Sequence[str] = (),
-    ) -> Array | None:
-        """One party's side of prediction: beliefs and uncertainty, only at the label holder."""
-        need_torch("RISA")
-        from vfsl.evidence import roles as sides
+    ) -> tuple[Array, Array] | None:
+        """One party's side of prediction; class probabilities and uncertainty at the label holder.
 
-        settings = self._course(roles.label_holder)
-        recipe = recipe_for(self.encoder, channel.me)
-        member = sides.restored(part, recipe, settings, share)
-        if channel.me != roles.label_holder:
-            sides.answer_opinions(channel, member, roles)
+        The parameters are those of `predict_proba`.
+        """
+        part = site.part(self.label_)
+        if part is None or site.me in offline:
             return None
-        asked = [party for party in roles.feature_holders if party not in offline]
-        counts = (len(part.rows), len(part.own))
-        return sides.ask_opinions(channel, member, counts, share, settings, asked)
+        need_torch("RISA")
+        from vfsl.evidence import protocol
+
+        roles = site.roles(self.label_[0])
+        course, recipe = self._course(roles.label_holder), self._recipe(site.me)
+        settings = {
+            "model": "risa",
+            "rows": rows,
+            "offline": list(offline),
+            "absent": course.switches.absent,
+        }
+        with site.records("predict risa", channel, settings) as outcome:
+            if site.me != roles.label_holder:
+                protocol.say_opinions(
+                    channel, part, share, roles=roles, recipe=recipe, course=course
+                )
+                return None
+            masses = protocol.fuse_opinions(
+                channel, part, share, recipe=recipe, course=course, offline=offline
+            )[_places(part, rows)]
+            opinion = Opinion(masses[:, :-1], masses[:, -1])
+            outcome.details = {"rows": len(masses), "uncertainty": histogram(masses[:, -1])}
+            # Without opinions the masses are softmax probabilities already.
+            chances = probability(opinion) if course.switches.evidential else opinion.belief
+            return np.asarray(chances), np.asarray(opinion.uncertainty)
 
     # ---- internals ----------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """Refuse parameters that cannot be used."""
+        check_params(self)
+        switches_of(self.variant, self.switches)
+        if not self.hidden or not all(isinstance(w, int) and w >= 1 for w in self.hidden):
+            raise ConfigError(
+                "The hidden parameter of RISA must be whole numbers of at least 1. "
+                f"Got {self.hidden!r} instead."
+            )
+
     def _answers(
-        self, fed: WholeFederated, rows: str, offline: Sequence[str]
+        self, fed: Federation, rows: str, offline: Sequence[str]
     ) -> tuple[Array, Array]:
         """Probabilities and uncertainties of the rows asked for."""
         need_torch("RISA")
         self._held()
         check_choice("RISA", "rows", rows, _ROWS)
-        roles = fed.roles(self.label_[0], "linear")
+        roles = fed.roles(self.label_[0])
         for party in offline:
             if party not in roles.feature_holders:
                 raise ConfigError(
                     "The offline parameter of RISA must name parties without the label, "
                     f"{', '.join(roles.feature_holders)}. Got {party!r} instead."
                 )
-        parts = whole_parts(fed, self.label_)
-        jobs = {
-            party: partial(
-                self.score_rows,
-                part=parts[party],
-                share=self.shares_[party],
-                roles=roles,
-                offline=tuple(offline),
-            )
-            for party in roles.data_holders
-            if party not in offline
-        }
-        switches = self._switched(self.label_[0])
-        settings = {
-            "model": "risa",
-            "rows": rows,
-            "offline": list(offline),
-            "absent": switches.absent,
-        }
-        answers, report = fed.run("predict risa", jobs, settings)
-        masses = answers[self.label_[0]][_answered(parts[self.label_[0]], rows)]
-        opinion = Opinion(masses[:, :-1], masses[:, -1])
-        report(details={"rows": len(masses), "uncertainty": histogram(masses[:, -1])})
-        # Without opinions the masses are softmax probabilities already.
-        chances = probability(opinion) if switches.evidential else opinion.belief
-        return np.asarray(chances), np.asarray(opinion.uncertainty)
+        bare = replace(self)  # no party is given the shares of others
+        bare.label_ = self.label_
+        parties = [party for party in roles.data_holders if party not in offline]
+        answers: tuple[Array, Array] = fed.play(
+            partial(bare.answer, rows=rows, offline=tuple(offline)),
+            own={party: {"share": self.shares_[party]} for party in parties},
+            parties=parties,
+        )[self.label_[0]]
+        return answers
 
     def _held(self) -> ModelShare:
         if not hasattr(self, "shares_"):
             raise ConfigError("RISA is not fitted yet: call fit first.")
         return self.shares_[self.label_[0]]
 
-    def _course(self, label_holder: str) -> Settings:
-        from vfsl.evidence.course import Settings
-        from vfsl.evidence.member import Learning
+    def _recipe(self, party: str) -> Recipe:
+        return recipe_for(self.encoder, party, MLP(tuple(self.hidden), self.embedding))
 
-        learning = Learning(
-            self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.device
-        )
-        return Settings(
-            self._switched(label_holder),
-            learning,
-            self.evidence,
-            self.tau_p,
-            self.tau_0,
-            self.every,
-            self.self_steps,
-            self.held_out,
-        )
-
-    def _switched(self, label_holder: str) -> Switches:
+    def _switches(self, label_holder: str) -> Switches:
         """The switches; plus has other ones for pictures, by the label holder's network."""
-        recipe = recipe_for(self.encoder, label_holder)
-        return switches_of(self.variant, self.switches, isinstance(recipe, CNN))
+        pictures = isinstance(self._recipe(label_holder), CNN)
+        return switches_of(self.variant, self.switches, pictures)
 
-    def _settings(self, label: tuple[str, str]) -> dict[str, Any]:
-        """For the run record."""
-        chosen = {name: getattr(self, name) for name in _RECORDED}
-        switches = asdict(self._switched(label[0]))
-        return {"model": "risa", "label": list(label), **chosen, "switches": switches}
+    def _course(self, label_holder: str) -> Course:
+        from vfsl.evidence.course import Course
+        from vfsl.evidence.networks import Learning
 
-    def _check(self) -> None:
-        switches_of(self.variant, self.switches)
-        check_choice("RISA", "evidence", self.evidence, EVIDENCE_FORMS)
-        for name in ("epochs", "batch_size", "every", "self_steps", "checkpoint_every"):
-            check_count("RISA", name, getattr(self, name), 1)
-        for name in ("tau_p", "tau_0", "held_out"):
-            check_share("RISA", name, getattr(self, name))
-        if not self.tau_0 > 0:
-            raise ConfigError(
-                f"The tau_0 parameter of RISA must be above 0. Got {self.tau_0!r} instead."
-            )
-        if not self.learning_rate > 0:
-            raise ConfigError(
-                f"The learning_rate parameter of RISA must be above 0. "
-                f"Got {self.learning_rate!r} instead."
-            )
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A listener may not pickle, and another process could not reach it anyway.
-        return {**self.__dict__, "on_event": None}
-
-
-def _answered(part: WholePart, rows: str) -> Array:
-    """The places of the rows asked for, in the order asked for, among overlap and own rows."""
-    if rows == "overlap":
-        return np.arange(len(part.rows))
-    return np.argsort(part.all_rows, kind="stable")
-
-
-def _thread_share(parties: int) -> int:
-    """Threads of PyTorch for each of the parties, which all compute on this machine.
-
-    Parties that use all cores at once crowd each other out.
-    """
-    import torch
-
-    return max(1, torch.get_num_threads() // parties)
+        names = {field.name for field in fields(Course)} & {field.name for field in fields(self)}
+        return Course(...)

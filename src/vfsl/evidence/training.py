@@ -1,28 +1,24 @@
 """The label holder's passes over the data: outputs of all parties in, their gradients out.
 
 The label holder sees of each party only what `Peer` gives, whether the party is another
-organisation (protocol.Remote), or in this process (Local).
+organisation (protocol.Remote) or in this process (Local).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vfsl.evidence.member import Floats, Learning, Member
-from vfsl.evidence.opinion import Opinion, fuse, losses, opinion_of, probability
-from vfsl.evidence.removal import Leaving, Watch
-from vfsl.evidence.rows import Numbers, Universe, deal
+from vfsl.evidence.networks import Floats, Learning, Member
+from vfsl.evidence.opinion import fuse, losses, opinion_of, probability
+from vfsl.evidence.rows import Flags, Leaving, Numbers, Removal, Universe, deal, repeat_overlap
 from vfsl.values import Array
-
-Present = npt.NDArray[np.bool_]
 
 
 class Peer(Protocol):
@@ -53,7 +49,7 @@ class Local:
 
     def plan(self, rate: float, batches: Sequence[Numbers], with_fill: bool) -> None:
         self.member.begin(rate)
-        self._work = taking_part(batches, with_fill)[::-1]
+        self._work = drop_empty(batches, with_fill)[::-1]
         self._with_fill = with_fill
 
     @property
@@ -71,9 +67,55 @@ class Local:
         return self.member.answer(rows, with_fill)
 
 
-def taking_part(batches: Sequence[Numbers], with_fill: bool) -> list[Numbers]:
+def drop_empty(batches: Sequence[Numbers], with_fill: bool) -> list[Numbers]:
     """The batches in which a party says anything at all."""
     return [rows for rows in batches if with_fill or len(rows)]
+
+
+def _order_nobody(do: str, **facts: Any) -> None:
+    """All parties are in this process."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """All parties' networks of one stage.
+
+    Attributes
+    ----------
+    universe : Universe
+    peers : mapping of party to Peer
+        In the order of the universe's parties.
+    order : callable
+        Tells parties elsewhere what to do next, before any peer is asked to do it.
+    """
+
+    universe: Universe
+    peers: Mapping[str, Peer]
+    order: Callable[..., None] = _order_nobody
+
+    def answer(self, rows: Numbers, with_fill: bool) -> list[Floats]:
+        """What every party says of these rows; of absent ones what it says of its mean row, or 0."""
+        outputs = []
+        self.order("answer", fill=with_fill)
+        for party, peer in self.peers.items():
+            local = self.universe.local(party, rows)
+            here = local >= 0
+            said = peer.answer(local[here], with_fill)
+            full = np.zeros((len(rows), said.shape[1]), dtype=np.float32)
+            full[here] = said[: int(here.sum())]
+            if with_fill:
+                full[~here] = said[-1]
+            outputs.append(full)
+        return outputs
+
+    def answer_mean_rows(self) -> dict[str, list[float]]:
+        """What each party says of its mean row."""
+        self.order("answer", fill=True)
+        nothing = np.zeros(0, dtype=np.int64)
+        return {party: peer.answer(nothing, True)[0].tolist() for party, peer in self.peers.items()}
+
+
+# ---- one pass ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -98,7 +140,7 @@ class Objective:
     fusion: str = "sequence"
     party_loss: float = 0.0
 
-    def lengthen(self, output: Tensor, present: Present) -> Tensor:
+    def lengthen(self, output: Tensor, present: Flags) -> Tensor:
         """One output for each row of the batch; what was sent has present rows, then the mean row.
 
         No evidence at all is the vacuous opinion, and a score of 0 changes no sum.
@@ -112,9 +154,9 @@ class Objective:
         return output.index_select(0, torch.as_tensor(index))
 
     def losses(
-        self, outputs: Sequence[Tensor], present: Sequence[Present], labels: Tensor, weights: Tensor
+        self, outputs: Sequence[Tensor], present: Sequence[Flags], labels: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The weighted mean loss, and of each row the class probabilities and the uncertainty."""
+        """The weighted mean loss, and for each row the class probabilities and the uncertainty."""
         if self.evidential:
             opinions = [opinion_of(output) for output in outputs]
             fused = fuse(opinions, self.fusion)
@@ -128,12 +170,16 @@ class Objective:
             own = [_cross_entropy(output, labels) for output in outputs] if self.party_loss else []
         loss = (each * weights).mean()
         for losses_, here in zip(own, present, strict=False):
-            heard_rows = weights * torch.as_tensor(here, dtype=weights.dtype)
-            loss = loss + self.party_loss * (losses_ * heard_rows).mean()
+            present_weights = weights * torch.as_tensor(here, dtype=weights.dtype)
+            loss = loss + self.party_loss * (losses_ * present_weights).mean()
         return loss, chances, doubt
 
 
-class Step(NamedTuple):
+def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(scores, labels, reduction="none")
+
+
+class BatchResult(NamedTuple):
     """What one batch came to."""
 
     loss: float
@@ -141,17 +187,13 @@ class Step(NamedTuple):
     uncertainty: Array
 
 
-def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
-    return functional.cross_entropy(scores, labels, reduction="none")
-
-
 def train_batch(
     peers: Sequence[Peer],
-    present: Sequence[Present],
+    present: Sequence[Flags],
     labels: Numbers,
     weights: Array,
     objective: Objective,
-) -> Step:
+) -> BatchResult:
     """One step of all parties; the others' outputs are waited for last, and answered first."""
     taking = [objective.fills or bool(here.any()) for here in present]
     sent = [peer.outputs() if takes else None for peer, takes in zip(peers, taking, strict=True)]
@@ -170,7 +212,7 @@ def train_batch(
             gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
             peer.learn(gradient.numpy())
     disputed = dispute(chances.numpy(), labels)
-    return Step(float(loss.detach()), disputed, uncertainty.numpy())
+    return BatchResult(float(loss.detach()), disputed, uncertainty.numpy())
 
 
 def dispute(chances: Array, labels: Numbers) -> Array:
@@ -186,11 +228,9 @@ def _leaf(sent: Floats) -> Tensor:
     return torch.tensor(np.array(sent), requires_grad=True)
 
 
-@dataclass(frozen=True)
-class Pass:
+class Pass(NamedTuple):
     """One pass over the training rows."""
 
-    epoch: int
     rows: int
     loss: float
     uncertainty: float
@@ -198,9 +238,8 @@ class Pass:
 
 
 def train_pass(
-    peers: Mapping[str, Peer],
-    universe: Universe,
-    watch: Watch,
+    team: Team,
+    removal: Removal,
     labels: Numbers,
     weights: Array,
     objective: Objective,
@@ -210,48 +249,22 @@ def train_pass(
     score: str = "uncertainty",
     repeats: int = 1,
 ) -> Pass:
-    """Train on all rows that are still there, overlap rows some times; epochs count from 1."""
-    rows = repeated(watch.rows, universe.overlap, repeats)
+    """Train on all rows that are still there, overlap rows several times; epochs count from 1."""
+    universe = team.universe
+    rows = repeat_overlap(removal.rows, universe.overlap, repeats)
     batches = deal(rows, learning.batch_size, rng)
-    locals_ = {p: [universe.local(p, batch) for batch in batches] for p in universe.parties}
-    for party, peer in reversed(list(peers.items())):
-        own = [numbers[numbers >= 0] for numbers in locals_[party]]
-        peer.plan(learning.rate(epoch - 1), own, objective.fills)
-    ordered = [peers[party] for party in universe.parties]
+    local = {p: [universe.local(p, batch) for batch in batches] for p in universe.parties}
+    rate = learning.rate(epoch - 1)
+    team.order("train", rate=rate, fill=objective.fills)
+    for party, peer in reversed(list(team.peers.items())):
+        own = [numbers[numbers >= 0] for numbers in local[party]]
+        peer.plan(rate, own, objective.fills)
+    peers = list(team.peers.values())
     loss = uncertainty = 0.0
     for number, batch in enumerate(batches):
-        present = [locals_[party][number] >= 0 for party in universe.parties]
-        step = train_batch(ordered, present, labels[batch], weights[batch], objective)
-        watch.see(batch, step.uncertainty if score == "uncertainty" else step.disputed)
-        loss += step.loss * len(batch) / len(rows)
-        uncertainty += float(step.uncertainty.sum()) / len(rows)
-    return Pass(epoch, len(rows), loss, uncertainty, watch.end_epoch(epoch))
-
-
-def repeated(rows: Numbers, overlap: int, repeats: int) -> Numbers:
-    """The rows with those of the overlap repeated, but never until they outnumber the others."""
-    shared = rows[rows < overlap]
-    most = 1 + (len(rows) - len(shared)) // max(len(shared), 1)
-    return np.concatenate([np.repeat(shared, min(repeats, most)), rows[rows >= overlap]])
-
-
-def heard(
-    peers: Mapping[str, Peer], universe: Universe, rows: Numbers, fills: bool
-) -> tuple[list[Floats], list[Present]]:
-    """What every party says of these rows, lengthened, and who has which."""
-    outputs, present = [], []
-    for party in universe.parties:
-        local = universe.local(party, rows)
-        here = local >= 0
-        said = peers[party].answer(local[here], fills)
-        full = np.zeros((len(rows), said.shape[1]), dtype=np.float32)
-        full[here] = said[: int(here.sum())]
-        if fills:
-            full[~here] = said[-1]
-        outputs.append(full)
-        present.append(here)
-    return outputs, present
-
-
-def opinions_from(outputs: Sequence[Floats]) -> list[Opinion]:
-    return [opinion_of(np.asarray(output, dtype=np.float64)) for output in outputs]
+        present = [local[party][number] >= 0 for party in universe.parties]
+        done = train_batch(peers, present, labels[batch], weights[batch], objective)
+        removal.see(batch, done.uncertainty if score == "uncertainty" else done.disputed)
+        loss += done.loss * len(batch) / len(rows)
+        uncertainty += float(done.uncertainty.sum()) / len(rows)
+    return Pass(len(rows), loss, uncertainty, removal.end_epoch(epoch))
