@@ -221,7 +221,10 @@ class Federation:
         }
         played = run_together(players, on=self._on, transcript=self.transcript)
         for party, (_, standing, outcomes) in played.items():
-            self.sites[party].standing, self.sites[party].outcomes = standing, outcomes
+            site, drawn = self.sites[party], standing.drawn.copy()
+            standing.drawn = site.standing.drawn  # one count for all choices of rows
+            standing.drawn |= drawn  # the larger count of each purpose
+            site.standing, site.outcomes = standing, outcomes
         together = merge_outcomes({party: outcomes for party, (*_, outcomes) in played.items()})
         self._steps += [self._with_cautions(one).to_record(self.transcript) for one in together]
         return {party: result for party, (result, *_) in played.items()}
@@ -398,6 +401,34 @@ class Federation:
             for party, site in self.sites.items()
         }
         other.plan = plan
+        return other
+
+    def keeping(
+        self,
+        state: Mapping[str, Path | str] | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Federation:
+        """The same federation whose parties keep unfinished work, and tell how far they are.
+
+        Parameters
+        ----------
+        state : mapping of party to folder, optional
+            Where a party keeps finished parts of a step: the same step goes on from there.
+        on_event : callable, optional
+            Hears an `Event` when a part begins, where parties run in this process.
+        """
+        other = copy(self)
+        if on_event is not None:
+            other._listener = Watch(on_event)
+        listener = other._listener if self._on == "memory" else None
+        other.sites = {
+            party: replace(
+                site,
+                folder=Path(state[party]) if state and party in state else site.folder,
+                on_event=listener,
+            )
+            for party, site in self.sites.items()
+        }
         return other
 
     def adopt(self, step: StepRecord) -> None:
