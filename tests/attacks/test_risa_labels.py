@@ -9,7 +9,7 @@ from sklearn.neighbors import KNeighborsRegressor
 import vfsl
 from vfsl.align import RowPlan, RowShare
 from vfsl.channel import wire
-from vfsl.evidence.attack import read_labels, seen_by
+from vfsl.evidence.attack import gradients_seen_by, read_labels
 from vfsl.evidence.rows import UNKNOWN
 from vfsl.federation import Federation
 
@@ -42,9 +42,8 @@ def seen_evidence(transcript):
     waiting, sums = [], {}
     for sight in transcript.sights:
         name, value = wire.decode(sight.body)
-        if sight.receiver == "B" and name.endswith("/task") and value.get("stage") == "evidence":
-            ends = value["ends"][:-1] if value["do"] == "train" else []
-            waiting = list(np.split(value["rows"], ends))
+        if sight.receiver == "B" and name.endswith("/rows"):
+            waiting = list(np.split(value["rows"], value["ends"][:-1]))
         elif sight.receiver == "A" and name.endswith("/evidence"):
             for row, line in zip(waiting.pop(0), np.log1p(value), strict=False):
                 sums.setdefault(int(row), []).append(line)
@@ -79,7 +78,7 @@ def test_the_inversion_finds_columns_and_no_others():
 
 
 def read_right(fed, label):
-    guesses = read_labels(seen_by(fed.transcript, "B"), COMMON + 40)[:COMMON]
+    guesses = read_labels(gradients_seen_by("B", fed.transcript), COMMON + 40)[:COMMON]
     read = guesses != UNKNOWN
     return float((guesses == label)[read].mean()), int(read.sum())
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vfsl.evidence.attack import read_labels, seen_by
+from vfsl.evidence.attack import gradients_seen_by, read_labels
 from vfsl.evidence.rows import UNKNOWN
 
 torch = pytest.importorskip("torch")
@@ -27,7 +27,7 @@ def test_gradients_give_away_most_overlap_labels(cases, variant):
     fed = Federation(cases.federation(made).tables, keep_views=True)
     fed.plan = cases.plan_for(made, 60)
     RISA(variant=variant, epochs=2, batch_size=32, self_steps=20).fit(fed, cases.label)
-    guesses = read_labels(seen_by(fed.transcript, "B"), len(made["B"]))
+    guesses = read_labels(gradients_seen_by("B", fed.transcript), len(made["B"]))
     truth = made["A"]["y"].to_numpy()[:60]
     read = guesses[:60] != UNKNOWN
     assert read.mean() > 0.7  # plus holds some rows out

@@ -2,9 +2,7 @@
 
 from vfsl.evidence.encoders import CNN, MLP
 from vfsl.evidence.opinion import Opinion, evidence_of, fuse, opinion_of, probability
-from vfsl.evidence.risa import RISA
-from vfsl.evidence.saved import load_risa, save_risa
-from vfsl.evidence.switches import PAPER, PLUS, PLUS_TABLES, Switches
+from vfsl.evidence.risa import PAPER, PLUS, PLUS_TABLES, RISA, Switches
 
 __all__ = [
     "CNN",
@@ -17,8 +15,6 @@ __all__ = [
     "Switches",
     "evidence_of",
     "fuse",
-    "load_risa",
     "opinion_of",
     "probability",
-    "save_risa",
 ]

@@ -41,19 +41,19 @@ def read_labels(batches: Iterable[tuple[Numbers, Array]], rows: int) -> Numbers:
     return np.where(seen, totals.argmin(axis=1), UNKNOWN).astype(np.int64)
 
 
-def seen_by(transcript: Transcript, party: str) -> list[tuple[Numbers, Array]]:
+def gradients_seen_by(party: str, transcript: Transcript) -> list[tuple[Numbers, Array]]:
     """Row numbers and gradients that a party was sent in evidential training.
 
     The transcript must have kept views.
     """
     found: list[tuple[Numbers, Array]] = []
-    waiting: list[Numbers] = []
+    batches: list[Numbers] = []
     for sight in transcript.sights:
         if sight.receiver != party:
             continue
         name, value = wire.decode(sight.body)
-        if name.endswith("/task") and value.get("do") == "train" and value["stage"] == "evidence":
-            waiting = np.split(value["rows"], value["ends"][:-1])
+        if name.endswith("/rows"):
+            batches = np.split(value["rows"], value["ends"][:-1])
         elif name.endswith("/gradient of evidence"):
-            found.append((waiting.pop(0), value))
+            found.append((batches.pop(0), value))
     return found

@@ -268,7 +268,7 @@ _SAVED: dict[str, type[MLP] | type[CNN]] = {"mlp": MLP, "cnn": CNN}
 
 
 def recipe_for(encoder: Any, party: str, mlp: MLP | None = None) -> Recipe:
-    """The recipe that the ``encoder`` parameter means for one party; ``mlp`` is what "mlp" means."""
+    """The recipe that the ``encoder`` parameter means for one party, where "mlp" means ``mlp``."""
     chosen = encoder.get(party) if isinstance(encoder, dict) else encoder
     if chosen == "mlp":
         return mlp or MLP()

@@ -128,9 +128,7 @@ class NumbersOnly(nn.Module):
         return answer
 
 
-def linear(
-    inputs: int, outputs: int, rng: np.random.Generator, gain: float = 2.0
-) -> nn.Linear:
+def linear(inputs: int, outputs: int, rng: np.random.Generator, gain: float = 2.0) -> nn.Linear:
     """A layer with uniform weights of variance ``gain`` / inputs and no bias yet."""
     layer: nn.Linear = _raw(nn.Linear, inputs, outputs)
     _fill(layer, inputs, rng, gain)

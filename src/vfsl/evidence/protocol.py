@@ -114,7 +114,9 @@ def lead_training(
         _keep_epoch(checkpoints, epoch, members["evidence"], now.rounds, now.arrays)
 
     orders = Orders(leader)
-    teams = {stage: _team(stage, orders, universe, members[stage], len(classes)) for stage in STAGES}
+    teams = {
+        stage: _team(stage, orders, universe, members[stage], len(classes)) for stage in STAGES
+    }
     learned = run_course(
         teams,
         labels,
@@ -259,7 +261,8 @@ def obey_orders(
         batches = _receive_batches(here, leader, len(member.inputs))
         fill = bool(order.get("fill"))
         if order["do"] == "answer":
-            _say(here, leader, says, member.answer(np.concatenate(batches), fill))
+            rows = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
+            _say(here, leader, says, member.answer(rows, fill))
             continue
         local = Local(member)
         local.plan(order.get("rate", 0.0), batches, fill)

@@ -17,12 +17,12 @@ from vfsl.data import check_labels
 from vfsl.data.aggregates import histogram
 from vfsl.data.checks import check_choice
 from vfsl.errors import ConfigError, DataError
-from vfsl.evidence.encoders import CNN, MLP, Recipe, load_recipe, recipe_for, save_recipe
+from vfsl.evidence.encoders import CNN, MLP, Recipe, recipe_for
 from vfsl.evidence.opinion import EvidenceForm, Fusion, Opinion, probability
 from vfsl.evidence.rows import UNKNOWN, check_overlap, encode_labels
 from vfsl.federation import Federation
-from vfsl.params import check_params, documented, param, settings_of
 from vfsl.parallel import using_threads
+from vfsl.params import check_params, documented, param, settings_of
 from vfsl.parts import ModelShare, Part
 from vfsl.progress import OnEvent
 from vfsl.site import Site
@@ -193,10 +193,10 @@ class RISA:
         True, "Whether labels of rows that only the label holder has are used."
     )
     hidden: tuple[int, ...] = param(
-        MLP.hidden, "Widths of the layers of networks that are not given by an encoder."
+        MLP.hidden, "Widths of the layers of an 'mlp'; each encoder of your own has its own.", ge=1
     )
     embedding: int = param(
-        MLP.embedding, "How many numbers stand for one category in such networks.", ge=1
+        MLP.embedding, "How many numbers stand for one category in an 'mlp'.", ge=1
     )
     device: str = param("cpu", "A torch device.")
     checkpoint_every: int = param(
@@ -235,10 +235,12 @@ class RISA:
             self._recipe(party)
         # All parties compute on this machine: if each used all cores, they would be in the way.
         threads = max(1, torch.get_num_threads() // len(parties))
-        play = partial(replace(self).learn, label=label, threads=threads)
-        self.shares_: dict[str, ModelShare] = fed.keeping(state, on_event).play(
-            play, parties=parties
+        keeping = fed.keeping(state, on_event)
+        shares = keeping.play(
+            partial(replace(self).learn, label=label, threads=threads), parties=parties
         )
+        fed.transcript = keeping.transcript
+        self.shares_: dict[str, ModelShare] = shares
         self.label_ = label
         return self
 
@@ -357,8 +359,9 @@ class RISA:
         self,
         site: Site,
         channel: Channel,
-        share: ModelShare,
+        label: tuple[str, str],
         *,
+        share: ModelShare | None = None,
         rows: str = "overlap",
         offline: Sequence[str] = (),
     ) -> tuple[Array, Array] | None:
@@ -366,14 +369,14 @@ class RISA:
 
         The parameters are those of `predict_proba`.
         """
-        part = site.part(self.label_)
-        if part is None or site.me in offline:
+        part = site.part(label)
+        if part is None or share is None or site.me in offline:
             return None
         need_torch("RISA")
         from vfsl.evidence import protocol
 
-        roles = site.roles(self.label_[0])
-        course, recipe = self._course(roles.label_holder), self._recipe(site.me)
+        roles = site.roles(label[0])
+        course, recipe = self._course(label[0]), self._recipe(site.me)
         settings = {
             "model": "risa",
             "rows": rows,
@@ -381,7 +384,7 @@ class RISA:
             "absent": course.switches.absent,
         }
         with site.records("predict risa", channel, settings) as outcome:
-            if site.me != roles.label_holder:
+            if site.me != label[0]:
                 protocol.say_opinions(
                     channel, part, share, roles=roles, recipe=recipe, course=course
                 )
@@ -401,15 +404,10 @@ class RISA:
         """Refuse parameters that cannot be used."""
         check_params(self)
         switches_of(self.variant, self.switches)
-        if not self.hidden or not all(isinstance(w, int) and w >= 1 for w in self.hidden):
-            raise ConfigError(
-                "The hidden parameter of RISA must be whole numbers of at least 1. "
-                f"Got {self.hidden!r} instead."
-            )
+        if not self.hidden:
+            raise ConfigError("The hidden parameter of RISA must name at least one layer.")
 
-    def _answers(
-        self, fed: Federation, rows: str, offline: Sequence[str]
-    ) -> tuple[Array, Array]:
+    def _answers(self, fed: Federation, rows: str, offline: Sequence[str]) -> tuple[Array, Array]:
         """Probabilities and uncertainties of the rows asked for."""
         need_torch("RISA")
         self._held()
@@ -421,11 +419,10 @@ class RISA:
                     "The offline parameter of RISA must name parties without the label, "
                     f"{', '.join(roles.feature_holders)}. Got {party!r} instead."
                 )
-        bare = replace(self)  # no party is given the shares of others
-        bare.label_ = self.label_
         parties = [party for party in roles.data_holders if party not in offline]
+        model = replace(self)  # without the shares: each party is given its own
         answers: tuple[Array, Array] = fed.play(
-            partial(bare.answer, rows=rows, offline=tuple(offline)),
+            partial(model.answer, label=self.label_, rows=rows, offline=tuple(offline)),
             own={party: {"share": self.shares_[party]} for party in parties},
             parties=parties,
         )[self.label_[0]]
@@ -448,5 +445,32 @@ class RISA:
         from vfsl.evidence.course import Course
         from vfsl.evidence.networks import Learning
 
-        names = {field.name for field in fields(Course)} & {field.name for field in fields(self)}
-        return Course(...)
+        learning = Learning(
+            self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.device
+        )
+        return Course(
+            self._switches(label_holder),
+            learning,
+            self.evidence,
+            self.tau_p,
+            self.tau_0,
+            self.every,
+            self.self_steps,
+            self.held_out,
+            self.checkpoint_every,
+        )
+
+    def _settings(self, label: tuple[str, str]) -> dict[str, Any]:
+        """For the run record."""
+        chosen = settings_of(self)
+        for name in ("hidden", "embedding", "device"):
+            del chosen[name]
+        switches = asdict(self._switches(label[0]))
+        return {"model": self.name, "label": list(label), **chosen, "switches": switches}
+
+
+def _places(part: Part, rows: str) -> Array:
+    """The places of the rows asked for, in the order asked for, among overlap and other rows."""
+    if rows == "overlap":
+        return np.arange(len(part.rows))
+    return np.argsort(part.all_rows, kind="stable")

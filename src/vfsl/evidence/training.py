@@ -94,7 +94,7 @@ class Team:
     order: Callable[..., None] = _order_nobody
 
     def answer(self, rows: Numbers, with_fill: bool) -> list[Floats]:
-        """What every party says of these rows; of absent ones what it says of its mean row, or 0."""
+        """What every party says of these rows; an absent one that of its mean row, or 0."""
         outputs = []
         self.order("answer", fill=with_fill)
         for party, peer in self.peers.items():

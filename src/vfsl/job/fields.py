@@ -12,8 +12,8 @@ from vfsl.completion.fedpsg import FedPSG
 from vfsl.completion.registry import METHODS, available
 from vfsl.errors import ConfigError
 from vfsl.estimators.saved import MODELS, Model
-from vfsl.evidence import MLP, RISA
-from vfsl.evidence.switches import Switches, switches_of
+from vfsl.evidence import RISA, Switches
+from vfsl.evidence.risa import switches_of
 from vfsl.job.mistakes import nearest_or_all, wrong
 from vfsl.pu import VFPU
 
@@ -225,14 +225,7 @@ class TrainStep(Strict):
 
     def estimator(self) -> Model | RISA:
         """The model with the settings that were given."""
-        given = self._given()
-        if self.model == "risa":
-            network = {name: given.pop(name) for name in ("hidden", "embedding") if name in given}
-            if "hidden" in network:
-                network["hidden"] = tuple(network["hidden"])
-            if network:
-                given["encoder"] = MLP(**network)
-        made: Model | RISA = TRAINABLE[self.model](**given)
+        made: Model | RISA = TRAINABLE[self.model](**self._given())
         return made
 
     def _given(self) -> dict[str, Any]:
@@ -275,6 +268,4 @@ Step = Annotated[AnyStep, Field(discriminator="do")]
 def settings_of(model: str) -> set[str]:
     """The fields of a train step that make sense for a model."""
     names = {field.name for field in fields(TRAINABLE[model])}  # type: ignore[arg-type]
-    if model == "risa":
-        names = (names - {"encoder", "on_event", "checkpoints"}) | {"hidden", "embedding"}
     return names & set(TrainStep.model_fields)

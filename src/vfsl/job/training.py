@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from vfsl.align import RowPlan
 from vfsl.estimators.trees import TreeModel
@@ -13,14 +12,13 @@ from vfsl.job.completing import completed_rows
 from vfsl.job.models import keep_model, write_predictions
 from vfsl.job.schema import TrainStep
 from vfsl.job.work import Work
-from vfsl.progress import Event
 
 
 def train(work: Work, step: TrainStep) -> None:
     """Train, keep the model and predict the aligned rows; training goes on where it was."""
     model = step.estimator()
     if isinstance(model, RISA):
-        _train_risa(model, work, step)
+        model.fit(work.training, label=step.label, state=work.state("risa"))
     else:
         if isinstance(model, TreeModel):
             model = replace(model, checkpoints=work.unfinished / f"step-{work.number}-trees")
@@ -34,18 +32,6 @@ def train(work: Work, step: TrainStep) -> None:
     path = work.party_folder(step.label[0]) / f"predictions-{work.number}.csv"
     fed = _with_parties(work.fed, list(model.shares_))
     write_predictions(model, fed, path)
-
-
-def _train_risa(model: RISA, work: Work, step: TrainStep) -> None:
-    tell = work.listener
-
-    def hear(line: dict[str, Any]) -> None:
-        if tell is not None:
-            tell(Event("train risa", f"epoch {line['epoch']}", line["epoch"], line["epochs"]))
-
-    model.checkpoints = work.state("risa")
-    model.on_event = hear if tell is not None else None
-    model.fit(work.training, label=step.label)
 
 
 def _with_parties(fed: Federation, parties: list[str]) -> Federation:
