@@ -11,7 +11,7 @@ from vfsl.evidence.course import STAGES, Course, Learned, Stage, opinions_of, ru
 from vfsl.evidence.networks import Inputs, Member, build_network
 from vfsl.evidence.opinion import Opinion, fuse_trusted, probability
 from vfsl.evidence.rows import UNKNOWN, Universe, add_scores
-from vfsl.evidence.training import Local, Team
+from vfsl.evidence.training import Team
 from vfsl.values import Array
 
 PARTIES = ("A", "B")
@@ -45,10 +45,7 @@ class Together:
             }
             for stage in STAGES
         }
-        teams = {
-            stage: Team(universe, {party: Local(member) for party, member in members.items()})
-            for stage, members in self.members_.items()
-        }
+        teams = {stage: Team(universe, members) for stage, members in self.members_.items()}
         self.learned_ = run_course(teams, labels, problem.classes, course, rng)
         return self.predict
 

@@ -20,8 +20,9 @@ from vfsl.evidence.rows import (
     add_scores,
     choose_temperature,
     pseudo_labels,
+    repeat_overlap,
 )
-from vfsl.evidence.training import Objective, Team, train_pass
+from vfsl.evidence.training import BatchResult, Objective, Team, train_pass
 from vfsl.values import Array
 
 Stage = Literal["self-training", "evidence"]
@@ -115,7 +116,35 @@ def run_course(
     if unfinished is not None:
         removal.load_arrays(unfinished.arrays)
         learned.rounds = unfinished.rounds
-    _train(teams["evidence"], removal, learned, classes, course, seed, keep, tell)
+    objective = course.objective("evidence", classes)
+    weights = np.where(known, 1.0, course.switches.pseudo_weight)
+
+    def see(batch: Numbers, done: BatchResult) -> None:
+        uncertain = course.switches.removal == "uncertainty"
+        removal.see(batch, done.uncertainty if uncertain else done.disputed)
+
+    for epoch in range(len(learned.rounds) + 1, course.learning.epochs + 1):
+        rows = repeat_overlap(removal.rows, universe.overlap, course.switches.repeats)
+        loss, uncertainty = train_pass(
+            teams["evidence"],
+            rows,
+            given,
+            weights,
+            objective,
+            rate=course.learning.rate(epoch - 1),
+            batch_size=course.learning.batch_size,
+            rng=np.random.default_rng([seed, 2, epoch]),
+            see=see,
+        )
+        line = {"epoch": epoch, "rows": len(rows), "loss": loss, "uncertainty": uncertainty}
+        learned.rounds.append(line | _let_leave(removal, epoch, known))
+        if tell is not None:
+            tell(epoch)
+        if keep is not None and epoch % course.keep_every == 0 and epoch < course.learning.epochs:
+            keep(Unfinished(learned.rounds, removal.to_arrays() | {"given labels": given}))
+        if not removal.staying.any():
+            learned.notes.append(f"No row was left to train on after epoch {epoch}.")
+            break
     learned.left = removal.list_left(known, universe)
     learned.scores = removal.averages
     if course.switches.discount and course.switches.evidential:
@@ -133,57 +162,19 @@ def opinions_of(outputs: Sequence[Floats]) -> list[Opinion]:
     return [opinion_of(np.asarray(output, dtype=np.float64)) for output in outputs]
 
 
-def _train(
-    team: Team,
-    removal: Removal,
-    learned: Learned,
-    classes: int,
-    course: Course,
-    seed: int,
-    keep: Callable[[Unfinished], None] | None,
-    tell: Callable[[int], None] | None,
-) -> None:
-    """The epochs of evidential training that are still to be done."""
-    switches, epochs = course.switches, course.learning.epochs
-    objective = course.objective("evidence", classes)
-    weights = np.where(learned.labelled, 1.0, switches.pseudo_weight)
-    for epoch in range(len(learned.rounds) + 1, epochs + 1):
-        done = train_pass(
-            team,
-            removal,
-            learned.labels,
-            weights,
-            objective,
-            course.learning,
-            epoch,
-            np.random.default_rng([seed, 2, epoch]),
-            switches.removal,
-            switches.repeats,
-        )
-        line: dict[str, Any] = {
-            "epoch": epoch,
-            "rows": done.rows,
-            "loss": done.loss,
-            "uncertainty": done.uncertainty,
-            "kept": int(removal.staying.sum()),
-        }
-        if done.leaving is not None:
-            true = int(learned.labelled[done.leaving.rows].sum())
-            line |= {
-                "limit": done.leaving.limit,
-                "left with a true label": true,
-                "left with a pseudo label": len(done.leaving.rows) - true,
-                "left rows": done.leaving.rows.tolist(),
-            }
-        learned.rounds.append(line)
-        if tell is not None:
-            tell(epoch)
-        if keep is not None and epoch % course.keep_every == 0 and epoch < epochs:
-            arrays = removal.to_arrays() | {"given labels": learned.labels}
-            keep(Unfinished(learned.rounds, arrays))
-        if not removal.staying.any():
-            learned.notes.append(f"No row was left to train on after epoch {epoch}.")
-            break
+def _let_leave(removal: Removal, epoch: int, labelled: Flags) -> dict[str, Any]:
+    """End an epoch; what its line in the record says of rows that left."""
+    leaving = removal.end_epoch(epoch)
+    line: dict[str, Any] = {"kept": int(removal.staying.sum())}
+    if leaving is None:
+        return line
+    true = int(labelled[leaving.rows].sum())
+    return line | {
+        "limit": leaving.limit,
+        "left with a true label": true,
+        "left with a pseudo label": len(leaving.rows) - true,
+        "left rows": leaving.rows.tolist(),
+    }
 
 
 def _hold_out(
@@ -256,12 +247,18 @@ def _complete_labels(
     rows = np.setdiff1d(rows, held).astype(np.int64)
     batches = -(-len(rows) // course.learning.batch_size)
     learning = replace(course.learning, epochs=-(-course.self_steps // batches))
-    nobody_leaves = Removal(rows, np.zeros(universe.total, bool), 1.0, 1, learning.epochs)
     objective = course.objective("self-training", classes)
-    ones = np.ones(universe.total)
     for epoch in range(1, learning.epochs + 1):
-        rng = np.random.default_rng([seed, 1, epoch])
-        train_pass(team, nobody_leaves, labels, ones, objective, learning, epoch, rng)
+        train_pass(
+            team,
+            rows,
+            labels,
+            np.ones(universe.total),
+            objective,
+            rate=learning.rate(epoch - 1),
+            batch_size=learning.batch_size,
+            rng=np.random.default_rng([seed, 1, epoch]),
+        )
     outputs = team.answer(without.astype(np.int64), objective.fills)
     if len(held):
         judged = team.answer(held, with_fill=False)

@@ -228,8 +228,15 @@ class Learning:
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * (epoch + 0.5) / self.epochs))
 
 
+def drop_empty(batches: Sequence[Numbers], with_fill: bool) -> list[Numbers]:
+    """The batches in which a party says anything at all."""
+    return [rows for rows in batches if with_fill or len(rows)]
+
+
 class Member:
-    """A party's network. ``outputs`` then ``learn`` is one step of training.
+    """A party's network with its rows: a `Peer` in this process.
+
+    After ``plan``, ``outputs`` and then ``learn`` is one step of training.
 
     Parameters
     ----------
@@ -266,17 +273,25 @@ class Member:
             weight_decay=learning.weight_decay,
             fused=True,
         )
+        self._batches: list[Numbers] = []
+        self._with_fill = False
         self._pending: Tensor | None = None
 
-    def begin(self, rate: float) -> None:
-        """Learn at this rate from now on."""
+    def plan(self, rate: float, batches: Sequence[Numbers], with_fill: bool) -> None:
+        """Begin a pass over these rows of its own, at this rate."""
         self.network.train()
         for group in self.optimiser.param_groups:
             group["lr"] = rate
+        self._batches, self._with_fill = drop_empty(batches, with_fill)[::-1], with_fill
 
-    def outputs(self, rows: Numbers, with_fill: bool) -> Floats:
-        """What the party says of these rows of its own, and of its mean row last if asked."""
-        self._pending = self._forward(rows, with_fill)
+    @property
+    def unfinished(self) -> bool:
+        """Whether there are batches left in this pass."""
+        return bool(self._batches)
+
+    def outputs(self) -> Floats:
+        """What the party says of the next batch, and of its mean row last if that was planned."""
+        self._pending = self._forward(self._batches.pop(), self._with_fill)
         return np.asarray(self._pending.detach().cpu().numpy())
 
     def learn(self, gradient: Floats) -> None:

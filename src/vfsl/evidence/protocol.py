@@ -33,6 +33,7 @@ from vfsl.evidence.networks import (
     Member,
     as_inputs,
     build_network,
+    drop_empty,
     restore_weights,
     weights_of,
 )
@@ -46,7 +47,7 @@ from vfsl.evidence.rows import (
     encode_labels,
     find_classes,
 )
-from vfsl.evidence.training import Local, Team, drop_empty
+from vfsl.evidence.training import Team
 from vfsl.lead import Follower, Leader, disclose_orders
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.store import Checkpoints
@@ -194,7 +195,7 @@ def _team(stage: Stage, orders: Orders, universe: Universe, member: Member, clas
     """Our own network and those of the other parties."""
     first, *others = universe.parties
     remote = {party: Remote(orders, party, _SAYS[stage], classes) for party in others}
-    return Team(universe, {first: Local(member), **remote}, partial(orders.give, stage=stage))
+    return Team(universe, {first: member, **remote}, partial(orders.give, stage=stage))
 
 
 def _facts(
@@ -264,10 +265,9 @@ def obey_orders(
             rows = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
             _say(here, leader, says, member.answer(rows, fill))
             continue
-        local = Local(member)
-        local.plan(order.get("rate", 0.0), batches, fill)
-        while local.unfinished:
-            outputs = local.outputs()
+        member.plan(order.get("rate", 0.0), batches, fill)
+        while member.unfinished:
+            outputs = member.outputs()
             _say(here, leader, says, outputs)
             gradient = expect_array(
                 here.receive(leader, f"gradient of {says}"),
@@ -276,7 +276,7 @@ def obey_orders(
                 holds="float",
                 shape=outputs.shape,
             )
-            local.learn(gradient)
+            member.learn(gradient)
     checkpoints.clear()
 
 

@@ -1,7 +1,7 @@
 """The label holder's passes over the data: outputs of all parties in, their gradients out.
 
 The label holder sees of each party only what `Peer` gives, whether the party is another
-organisation (protocol.Remote) or in this process (Local).
+organisation (protocol.Remote) or in this process (networks.Member).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vfsl.evidence.networks import Floats, Learning, Member
+from vfsl.evidence.networks import Floats
 from vfsl.evidence.opinion import fuse, losses, opinion_of, probability
-from vfsl.evidence.rows import Flags, Leaving, Numbers, Removal, Universe, deal, repeat_overlap
+from vfsl.evidence.rows import Flags, Numbers, Universe, deal
 from vfsl.values import Array
 
 
@@ -37,39 +37,6 @@ class Peer(Protocol):
     def answer(self, rows: Numbers, with_fill: bool) -> Floats:
         """Outputs without learning."""
         ...
-
-
-class Local:
-    """A party's network in this process."""
-
-    def __init__(self, member: Member) -> None:
-        self.member = member
-        self._work: list[Numbers] = []
-        self._with_fill = False
-
-    def plan(self, rate: float, batches: Sequence[Numbers], with_fill: bool) -> None:
-        self.member.begin(rate)
-        self._work = drop_empty(batches, with_fill)[::-1]
-        self._with_fill = with_fill
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether there are batches left in this pass."""
-        return bool(self._work)
-
-    def outputs(self) -> Floats:
-        return self.member.outputs(self._work.pop(), self._with_fill)
-
-    def learn(self, gradient: Floats) -> None:
-        self.member.learn(gradient)
-
-    def answer(self, rows: Numbers, with_fill: bool) -> Floats:
-        return self.member.answer(rows, with_fill)
-
-
-def drop_empty(batches: Sequence[Numbers], with_fill: bool) -> list[Numbers]:
-    """The batches in which a party says anything at all."""
-    return [rows for rows in batches if with_fill or len(rows)]
 
 
 def _order_nobody(do: str, **facts: Any) -> None:
@@ -228,33 +195,37 @@ def _leaf(sent: Floats) -> Tensor:
     return torch.tensor(np.array(sent), requires_grad=True)
 
 
-class Pass(NamedTuple):
-    """One pass over the training rows."""
-
-    rows: int
-    loss: float
-    uncertainty: float
-    leaving: Leaving | None
-
-
 def train_pass(
     team: Team,
-    removal: Removal,
+    rows: Numbers,
     labels: Numbers,
     weights: Array,
     objective: Objective,
-    learning: Learning,
-    epoch: int,
+    *,
+    rate: float,
+    batch_size: int,
     rng: np.random.Generator,
-    score: str = "uncertainty",
-    repeats: int = 1,
-) -> Pass:
-    """Train on all rows that are still there, overlap rows several times; epochs count from 1."""
+    see: Callable[[Numbers, BatchResult], None] | None = None,
+) -> tuple[float, float]:
+    """Train on these rows once; the mean loss and the mean uncertainty.
+
+    Parameters
+    ----------
+    team : Team
+    rows : array of int
+    labels, weights : array (all rows,)
+    objective : Objective
+    rate : float
+        How fast networks learn.
+    batch_size : int
+    rng : Generator
+        Deals rows to batches.
+    see : callable, optional
+        Is given the rows of each batch, and what it came to.
+    """
     universe = team.universe
-    rows = repeat_overlap(removal.rows, universe.overlap, repeats)
-    batches = deal(rows, learning.batch_size, rng)
+    batches = deal(rows, batch_size, rng)
     local = {p: [universe.local(p, batch) for batch in batches] for p in universe.parties}
-    rate = learning.rate(epoch - 1)
     team.order("train", rate=rate, fill=objective.fills)
     for party, peer in reversed(list(team.peers.items())):
         own = [numbers[numbers >= 0] for numbers in local[party]]
@@ -264,7 +235,8 @@ def train_pass(
     for number, batch in enumerate(batches):
         present = [local[party][number] >= 0 for party in universe.parties]
         done = train_batch(peers, present, labels[batch], weights[batch], objective)
-        removal.see(batch, done.uncertainty if score == "uncertainty" else done.disputed)
+        if see is not None:
+            see(batch, done)
         loss += done.loss * len(batch) / len(rows)
         uncertainty += float(done.uncertainty.sum()) / len(rows)
-    return Pass(len(rows), loss, uncertainty, removal.end_epoch(epoch))
+    return loss, uncertainty
