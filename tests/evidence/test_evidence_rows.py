@@ -14,7 +14,6 @@ from vfsl.evidence.rows import (
     deal,
     encode_labels,
     find_classes,
-    limit_after,
     pseudo_labels,
 )
 
@@ -57,9 +56,10 @@ def test_one_class_or_no_overlap_label_is_one_sentence():
 
 
 def test_the_limit_falls_from_one_to_its_final_value():
-    assert limit_after(0, 10, 0.3) == 1
-    assert limit_after(10, 10, 0.3) == pytest.approx(0.3)
-    assert limit_after(5, 10, 0.25) == pytest.approx(0.5)
+    removal = Removal(np.arange(2), np.ones(2, bool), final=0.25, every=1, epochs=10)
+    assert removal.limit(0) == 1
+    assert removal.limit(10) == pytest.approx(0.25)
+    assert removal.limit(5) == pytest.approx(0.5)
 
 
 def test_rows_leave_by_their_average_over_the_last_epochs():
@@ -68,9 +68,8 @@ def test_rows_leave_by_their_average_over_the_last_epochs():
     removal.see(np.arange(4), np.array([0.2, 0.9, 0.4, 0.9]))
     assert removal.end_epoch(1) is None
     removal.see(np.arange(4), np.array([0.2, 0.3, 0.5, 0.9]))
-    leaving = removal.end_epoch(2)  # limit 0.5; averages 0.2, 0.6, 0.45, and 0.9, who may not
-    assert leaving.rows.tolist() == [1]
-    assert leaving.scores.tolist() == [0.6]
+    gone = removal.end_epoch(2)  # limit 0.5; averages 0.2, 0.6, 0.45, and 0.9, who may not
+    assert gone.tolist() == [1]
     assert removal.rows.tolist() == [0, 2, 3]
     removal.see(np.array([0]), np.array([0.4]))
     assert removal.averages[:2] == pytest.approx([0.8 / 3, 0.6])

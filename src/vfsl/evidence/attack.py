@@ -16,15 +16,10 @@ from vfsl.values import Array
 
 
 def read_labels(batches: Iterable[tuple[Numbers, Array]], rows: int) -> Numbers:
-    """A guess at the label of each row of a party, from the gradients it was sent; or UNKNOWN.
+    """A guess at the label of each of a party's rows, from the gradients it was sent; or UNKNOWN.
 
-    Parameters
-    ----------
-    batches : iterable of (rows, gradient)
-        The party's own row numbers of a batch, and the gradient for them; further lines of the
-        gradient, that of the mean row, are ignored.
-    rows : int
-        How many rows the party has.
+    A batch has the party's own row numbers and the gradient for them; a further line of the
+    gradient is that of the mean row and is ignored.
     """
     totals: Array | None = None
     seen = np.zeros(rows, dtype=bool)

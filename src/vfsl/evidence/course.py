@@ -42,7 +42,7 @@ class Course:
     every: int = 2
     self_steps: int = 300
     held_out: float = 0.15
-    keep_every: int = 5
+    checkpoint_every: int = 5
 
     def objective(self, stage: Stage, classes: int) -> Objective:
         """What the networks of a stage are trained for."""
@@ -68,7 +68,7 @@ class Learned:
 
 
 class Unfinished(NamedTuple):
-    """What the label holder keeps of a course that is not finished, beside its networks."""
+    """Where a course stands that is not finished, beside its networks."""
 
     rounds: list[dict[str, Any]]
     arrays: Mapping[str, Array]
@@ -85,22 +85,10 @@ def run_course(
     keep: Callable[[Unfinished], None] | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> Learned:
-    """Train the networks of all parties.
+    """Train the networks of all parties; ``labels`` is of all rows, UNKNOWN where there is none.
 
-    Parameters
-    ----------
-    teams : mapping of stage to Team
-    labels : array of int (all rows,)
-        UNKNOWN where there is none.
-    classes : int
-    course : Course
-    rng : Generator
-    unfinished : Unfinished, optional
-        Where an earlier attempt stood; the networks stand there already.
-    keep : callable, optional
-        Keeps where the course stands, every some epochs.
-    tell : callable, optional
-        Hears the number of each finished epoch.
+    ``unfinished`` is where an earlier attempt stood; the networks stand there already. ``keep``
+    keeps where this one stands; ``tell`` hears the number of each finished epoch.
     """
     seed = int(rng.integers(1 << 62))
     universe = teams["evidence"].universe
@@ -140,7 +128,11 @@ def run_course(
         learned.rounds.append(line | _let_leave(removal, epoch, known))
         if tell is not None:
             tell(epoch)
-        if keep is not None and epoch % course.keep_every == 0 and epoch < course.learning.epochs:
+        if (
+            keep is not None
+            and epoch % course.checkpoint_every == 0
+            and epoch < course.learning.epochs
+        ):
             keep(Unfinished(learned.rounds, removal.to_arrays() | {"given labels": given}))
         if not removal.staying.any():
             learned.notes.append(f"No row was left to train on after epoch {epoch}.")
@@ -164,16 +156,16 @@ def opinions_of(outputs: Sequence[Floats]) -> list[Opinion]:
 
 def _let_leave(removal: Removal, epoch: int, labelled: Flags) -> dict[str, Any]:
     """End an epoch; what its line in the record says of rows that left."""
-    leaving = removal.end_epoch(epoch)
+    gone = removal.end_epoch(epoch)
     line: dict[str, Any] = {"kept": int(removal.staying.sum())}
-    if leaving is None:
+    if gone is None:
         return line
-    true = int(labelled[leaving.rows].sum())
+    true = int(labelled[gone].sum())
     return line | {
-        "limit": leaving.limit,
+        "limit": removal.limit(epoch),
         "left with a true label": true,
-        "left with a pseudo label": len(leaving.rows) - true,
-        "left rows": leaving.rows.tolist(),
+        "left with a pseudo label": len(gone) - true,
+        "left rows": gone.tolist(),
     }
 
 

@@ -234,23 +234,11 @@ def drop_empty(batches: Sequence[Numbers], with_fill: bool) -> list[Numbers]:
 
 
 class Member:
-    """A party's network with its rows: a `Peer` in this process.
+    """A party's network with its rows, in this process.
 
-    After ``plan``, ``outputs`` and then ``learn`` is one step of training.
-
-    Parameters
-    ----------
-    network : torch module
-        From rows to K numbers each.
-    inputs : Inputs
-        All rows of the party: the overlap, then its own.
-    overlap : int
-        How many of them are overlap rows; their mean stands for the party where it is absent.
-    levels : sequence of int
-        How many codes each categorical column has.
-    evidence : {"exp", "softplus", "relu"} or None
-        How outputs become evidence; None leaves them as scores.
-    learning : Learning
+    After ``plan``, ``outputs`` and then ``learn`` is one step of training. The first ``overlap``
+    rows are those of the overlap: their mean stands for the party where it is absent. ``evidence``
+    says how outputs become evidence; None leaves them as scores.
     """
 
     def __init__(

@@ -130,12 +130,6 @@ def probability(opinion: Opinion) -> Floats:
     return opinion.belief + opinion.uncertainty[..., None] / classes
 
 
-def dirichlet(opinion: Opinion) -> Floats:
-    """α_k = b_k S + 1 with S = K / u."""
-    classes = opinion.belief.shape[-1]
-    return opinion.belief * (classes / opinion.uncertainty)[..., None] + 1
-
-
 def losses(opinion: Opinion, labels: Floats) -> Floats:
     """Σ_k y_k (log S − log α_k) = −log p_y, for each row."""
     library = _library(opinion.belief)

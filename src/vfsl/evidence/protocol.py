@@ -11,7 +11,6 @@ Learns  the label holder: the other parties' evidence (and, for pseudo labels, c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,6 @@ from vfsl.evidence.networks import (
     Member,
     as_inputs,
     build_network,
-    drop_empty,
     restore_weights,
     weights_of,
 )
@@ -47,7 +45,7 @@ from vfsl.evidence.rows import (
     encode_labels,
     find_classes,
 )
-from vfsl.evidence.training import Team
+from vfsl.evidence.training import Remote, Team
 from vfsl.lead import Follower, Leader, disclose_orders
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.store import Checkpoints
@@ -114,9 +112,15 @@ def lead_training(
         leader.order("keep", epoch=epoch)
         _keep_epoch(checkpoints, epoch, members["evidence"], now.rounds, now.arrays)
 
-    orders = Orders(leader)
     teams = {
-        stage: _team(stage, orders, universe, members[stage], len(classes)) for stage in STAGES
+        stage: Team(
+            universe,
+            {channel.me: members[stage]}
+            | {p: Remote(p, _SAYS[stage], len(classes)) for p in roles.feature_holders},
+            leader,
+            stage,
+        )
+        for stage in STAGES
     }
     learned = run_course(
         teams,
@@ -138,64 +142,6 @@ def lead_training(
     reason = f"{len(learned.rounds)} epochs done"
     rounds, notes = tuple(learned.rounds), tuple(learned.notes)
     return ModelShare(channel.me, MODEL, state, rounds, reason, notes)
-
-
-class Orders:
-    """The label holder's orders; ``here`` is the channel on which the last one is done."""
-
-    def __init__(self, leader: Leader) -> None:
-        self._leader = leader
-        self.here: Channel
-
-    def give(self, do: str, **facts: Any) -> None:
-        self.here = self._leader.order(do, **facts)
-
-
-class Remote:
-    """A passive party's network, as the label holder sees it over its channel."""
-
-    def __init__(self, orders: Orders, party: str, says: str, classes: int) -> None:
-        self._orders, self._party, self._says = orders, party, says
-        self._classes = classes
-        self._sizes: list[int] = []
-
-    def plan(self, rate: float, batches: Sequence[Numbers], with_fill: bool) -> None:
-        work = drop_empty(batches, with_fill)
-        self._sizes = [len(rows) + with_fill for rows in work][::-1]
-        self._send_rows(work)
-
-    def outputs(self) -> Floats:
-        return self._receive(self._sizes.pop())
-
-    def learn(self, gradient: Floats) -> None:
-        what = f"gradient of {self._says}"
-        self._orders.here.release(self._party, what, gradient.size, about="label")
-        self._orders.here.send(self._party, what, gradient)
-
-    def answer(self, rows: Numbers, with_fill: bool) -> Floats:
-        self._send_rows([rows])
-        return self._receive(len(rows) + with_fill)
-
-    def _send_rows(self, batches: Sequence[Numbers]) -> None:
-        rows = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
-        ends = np.cumsum([len(batch) for batch in batches], dtype=np.int64)
-        self._orders.here.send(self._party, "rows", {"rows": rows, "ends": ends})
-
-    def _receive(self, rows: int) -> Floats:
-        return expect_array(
-            self._orders.here.receive(self._party, self._says),
-            sender=self._party,
-            name=self._says,
-            holds="float",
-            shape=(rows, self._classes),
-        )
-
-
-def _team(stage: Stage, orders: Orders, universe: Universe, member: Member, classes: int) -> Team:
-    """Our own network and those of the other parties."""
-    first, *others = universe.parties
-    remote = {party: Remote(orders, party, _SAYS[stage], classes) for party in others}
-    return Team(universe, {first: member, **remote}, partial(orders.give, stage=stage))
 
 
 def _facts(

@@ -448,17 +448,9 @@ class RISA:
         learning = Learning(
             self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.device
         )
-        return Course(
-            self._switches(label_holder),
-            learning,
-            self.evidence,
-            self.tau_p,
-            self.tau_0,
-            self.every,
-            self.self_steps,
-            self.held_out,
-            self.checkpoint_every,
-        )
+        shared = {field.name for field in fields(Course)} & {field.name for field in fields(self)}
+        own = {name: getattr(self, name) for name in shared - {"switches"}}
+        return Course(self._switches(label_holder), learning, **own)
 
     def _settings(self, label: tuple[str, str]) -> dict[str, Any]:
         """For the run record."""

@@ -27,21 +27,11 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Universe:
-    """How many rows there are, and who has them.
+    """How many rows there are, and who has them."""
 
-    Attributes
-    ----------
-    parties : tuple of str
-        The label holder first, then the others in the fixed order of fusing.
-    overlap : int
-        Rows that everybody has.
-    own : dict of str to int
-        Rows that only that party has.
-    """
-
-    parties: tuple[str, ...]
-    overlap: int
-    own: Mapping[str, int]
+    parties: tuple[str, ...]  # the label holder first, then the others in the order of fusing
+    overlap: int  # rows that everybody has
+    own: Mapping[str, int]  # rows that only that party has
 
     @property
     def total(self) -> int:
@@ -159,35 +149,10 @@ def pseudo_labels(probabilities: Array, least: float) -> Numbers:
 # ---- leaving -------------------------------------------------------------------------------------
 
 
-def limit_after(epoch: int, epochs: int, final: float) -> float:
-    """τ_t = τ_0^{t/T}: from 1 down to its final value."""
-    return float(final ** (epoch / epochs))
-
-
-@dataclass(frozen=True)
-class Leaving:
-    """Rows that left after one epoch."""
-
-    epoch: int
-    limit: float
-    rows: Numbers
-    scores: Array
-
-
 class Removal:
-    """Averages each row's score over some epochs, then says which rows leave.
+    """Averages each training row's score over some epochs, then says which rows leave.
 
-    Parameters
-    ----------
-    rows : array of int
-        The rows of the training set.
-    may_leave : array of bool (all rows,)
-    final : float
-        τ_0.
-    every : int
-        E: rows leave after every E-th epoch.
-    epochs : int
-        T.
+    ``may_leave`` is of all rows; ``final`` is τ_0, ``every`` E and ``epochs`` T of the paper.
     """
 
     def __init__(
@@ -198,13 +163,17 @@ class Removal:
         self.staying[rows] = True
         self.sums, self.counts = np.zeros(total), np.zeros(total)  # since rows last left
         self.all_sums, self.all_counts = np.zeros(total), np.zeros(total)
-        self.left: list[Leaving] = []
+        self.left = np.zeros((0, 4))  # row, epoch, score and limit
         self._may_leave = may_leave
         self._final, self._every, self._epochs = final, every, epochs
 
     @property
     def rows(self) -> Numbers:
         return np.flatnonzero(self.staying).astype(np.int64)
+
+    def limit(self, epoch: int) -> float:
+        """τ_t = τ_0^{t/T}: from 1 down to its final value."""
+        return float(self._final ** (epoch / self._epochs))
 
     def see(self, rows: Numbers, scores: Array) -> None:
         self.sums[rows] += scores
@@ -218,20 +187,19 @@ class Removal:
         seen = self.all_counts > 0
         return np.where(seen, self.all_sums / np.maximum(self.all_counts, 1), np.nan)
 
-    def end_epoch(self, epoch: int) -> Leaving | None:
+    def end_epoch(self, epoch: int) -> Numbers | None:
         """Which rows leave after the epoch with this number, from 1 on; None between checks."""
         # After the last epoch there is nothing left to leave.
         if epoch % self._every or epoch >= self._epochs:
             return None
-        limit = limit_after(epoch, self._epochs, self._final)
-        average = self.sums / np.maximum(self.counts, 1)
+        limit, average = self.limit(epoch), self.sums / np.maximum(self.counts, 1)
         rows = np.flatnonzero(self.staying & self._may_leave & (average > limit))
-        leaving = Leaving(epoch, limit, rows.astype(np.int64), average[rows])
+        lines = [(row, epoch, average[row], limit) for row in rows]
+        self.left = np.concatenate([self.left, np.reshape(lines, (-1, 4))])
         self.staying[rows] = False
         self.sums[:] = 0
         self.counts[:] = 0
-        self.left.append(leaving)
-        return leaving
+        return rows.astype(np.int64)
 
     def list_left(self, labelled: Flags, universe: Universe) -> list[dict[str, Any]]:
         """One line per row that left: number, owner, epoch, score, limit, and kind of label."""
@@ -239,36 +207,24 @@ class Removal:
             {
                 "row": int(row),
                 "of": universe.owner(int(row)),
-                "epoch": leaving.epoch,
-                "score": float(score),
-                "limit": leaving.limit,
-                "label": "true" if labelled[row] else "pseudo",
+                "epoch": int(epoch),
+                "score": score,
+                "limit": limit,
+                "label": "true" if labelled[int(row)] else "pseudo",
             }
-            for leaving in self.left
-            for row, score in zip(leaving.rows, leaving.scores, strict=True)
+            for row, epoch, score, limit in self.left.tolist()
         ]
 
     def to_arrays(self) -> dict[str, Array]:
         """For a checkpoint."""
-        return {
-            **{f"removal {name}": getattr(self, name) for name in _KEPT},
-            "left epochs": np.array([leaving.epoch for leaving in self.left], dtype=np.int64),
-            "left limits": np.array([leaving.limit for leaving in self.left]),
-            "left sizes": np.array([len(leaving.rows) for leaving in self.left], dtype=np.int64),
-            "left rows": np.concatenate([np.zeros(0, np.int64), *(x.rows for x in self.left)]),
-            "left scores": np.concatenate([np.zeros(0), *(x.scores for x in self.left)]),
-        }
+        return {f"removal {name}": getattr(self, name) for name in _KEPT}
 
     def load_arrays(self, arrays: Mapping[str, Array]) -> None:
         for name in _KEPT:
             setattr(self, name, arrays[f"removal {name}"].copy())
-        ends = np.cumsum(arrays["left sizes"])[:-1]
-        pieces = (np.split(arrays["left rows"], ends), np.split(arrays["left scores"], ends))
-        epochs, limits = arrays["left epochs"].tolist(), arrays["left limits"].tolist()
-        self.left = [Leaving(*one) for one in zip(epochs, limits, *pieces, strict=False)]
 
 
-_KEPT = ("staying", "sums", "counts", "all_sums", "all_counts")
+_KEPT = ("staying", "sums", "counts", "all_sums", "all_counts", "left")
 
 _SCORES = {
     "uncertainty": "uncertainty of the fused opinion",
@@ -279,14 +235,7 @@ _SCORES = {
 def describe_doubts(scores: Array, left: Sequence[int], removal: str) -> dict[str, Any]:
     """Histograms for the report: the scores of rows that stayed and of rows that left.
 
-    Parameters
-    ----------
-    scores : array (all rows,)
-        NaN for rows that never took part.
-    left : sequence of int
-        The rows that left.
-    removal : str
-        Which score it is.
+    ``scores`` is of all rows, NaN for those that never took part; ``removal`` says which score.
     """
     gone = np.zeros(len(scores), dtype=bool)
     gone[np.asarray(left, dtype=np.int64)] = True

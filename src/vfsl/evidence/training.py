@@ -1,64 +1,95 @@
 """The label holder's passes over the data: outputs of all parties in, their gradients out.
 
-The label holder sees of each party only what `Peer` gives, whether the party is another
-organisation (protocol.Remote) or in this process (networks.Member).
+The label holder asks the same of each party, whether it is in this process (`Member`) or another
+organisation (`Remote`): it plans a pass, then takes outputs and gives their gradients by turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vfsl.evidence.networks import Floats
+from vfsl.channel import Channel, expect_array
+from vfsl.evidence.networks import Floats, Member, drop_empty
 from vfsl.evidence.opinion import fuse, losses, opinion_of, probability
 from vfsl.evidence.rows import Flags, Numbers, Universe, deal
+from vfsl.lead import Leader
 from vfsl.values import Array
 
 
-class Peer(Protocol):
-    """What training needs of a party's network."""
+class Remote:
+    """A party's network elsewhere, which says "evidence" or "scores" on the last order's channel."""
+
+    def __init__(self, party: str, says: str, classes: int) -> None:
+        self._party, self._says, self._classes = party, says, classes
+        self.here: Channel
+        self._sizes: list[int] = []
 
     def plan(self, rate: float, batches: Sequence[Numbers], with_fill: bool) -> None:
-        """Announce one pass: the party's own row numbers of each batch."""
+        work = drop_empty(batches, with_fill)
+        self._sizes = [len(rows) + with_fill for rows in work][::-1]
+        self._send_rows(work)
 
     def outputs(self) -> Floats:
-        """The party's outputs for the next batch that it takes part in."""
-        ...
+        return self._receive(self._sizes.pop())
 
     def learn(self, gradient: Floats) -> None:
-        """One step by the gradient of the last outputs."""
+        what = f"gradient of {self._says}"
+        self.here.release(self._party, what, gradient.size, about="label")
+        self.here.send(self._party, what, gradient)
 
     def answer(self, rows: Numbers, with_fill: bool) -> Floats:
-        """Outputs without learning."""
-        ...
+        self._send_rows([rows])
+        return self._receive(len(rows) + with_fill)
+
+    def _send_rows(self, batches: Sequence[Numbers]) -> None:
+        rows = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
+        ends = np.cumsum([len(batch) for batch in batches], dtype=np.int64)
+        self.here.send(self._party, "rows", {"rows": rows, "ends": ends})
+
+    def _receive(self, rows: int) -> Floats:
+        return expect_array(
+            self.here.receive(self._party, self._says),
+            sender=self._party,
+            name=self._says,
+            holds="float",
+            shape=(rows, self._classes),
+        )
 
 
-def _order_nobody(do: str, **facts: Any) -> None:
-    """All parties are in this process."""
+Peer = Member | Remote
 
 
-@dataclass(frozen=True)
 class Team:
-    """All parties' networks of one stage.
+    """All parties' networks of one stage, in the order of the universe's parties.
 
-    Attributes
-    ----------
-    universe : Universe
-    peers : mapping of party to Peer
-        In the order of the universe's parties.
-    order : callable
-        Tells parties elsewhere what to do next, before any peer is asked to do it.
+    Without a leader all of them are in this process.
     """
 
-    universe: Universe
-    peers: Mapping[str, Peer]
-    order: Callable[..., None] = _order_nobody
+    def __init__(
+        self,
+        universe: Universe,
+        peers: Mapping[str, Peer],
+        leader: Leader | None = None,
+        stage: str = "",
+    ) -> None:
+        self.universe, self.peers = universe, peers
+        self._leader, self._stage = leader, stage
+
+    def order(self, do: str, **facts: Any) -> None:
+        """Tell parties elsewhere what comes next, before any peer is asked to do it."""
+        if self._leader is None:
+            return
+        here = self._leader.order(do, stage=self._stage, **facts)
+        for peer in self.peers.values():
+            if isinstance(peer, Remote):
+                peer.here = here
 
     def answer(self, rows: Numbers, with_fill: bool) -> list[Floats]:
         """What every party says of these rows; an absent one that of its mean row, or 0."""
@@ -87,25 +118,13 @@ class Team:
 
 @dataclass(frozen=True)
 class Objective:
-    """What the networks are trained for.
+    """What the networks are trained for."""
 
-    Attributes
-    ----------
-    evidential : bool
-        Outputs are evidence, fused as opinions; otherwise scores, added up under a softmax.
-    classes : int
-    fills : bool
-        An absent party says what it says of its mean row; otherwise nothing.
-    fusion : str
-    party_loss : float
-        Weight of each party's own loss on the rows that it has.
-    """
-
-    evidential: bool
+    evidential: bool  # outputs are evidence, fused as opinions; else scores, added up
     classes: int
-    fills: bool
+    fills: bool  # an absent party says what it says of its mean row; else nothing
     fusion: str = "sequence"
-    party_loss: float = 0.0
+    party_loss: float = 0.0  # weight of each party's own loss on the rows that it has
 
     def lengthen(self, output: Tensor, present: Flags) -> Tensor:
         """One output for each row of the batch; what was sent has present rows, then the mean row.
@@ -209,19 +228,7 @@ def train_pass(
 ) -> tuple[float, float]:
     """Train on these rows once; the mean loss and the mean uncertainty.
 
-    Parameters
-    ----------
-    team : Team
-    rows : array of int
-    labels, weights : array (all rows,)
-    objective : Objective
-    rate : float
-        How fast networks learn.
-    batch_size : int
-    rng : Generator
-        Deals rows to batches.
-    see : callable, optional
-        Is given the rows of each batch, and what it came to.
+    ``labels`` and ``weights`` are of all rows. ``see`` is given each batch and what it came to.
     """
     universe = team.universe
     batches = deal(rows, batch_size, rng)
