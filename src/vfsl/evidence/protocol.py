@@ -17,6 +17,7 @@ import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.errors import ConfigError, ProtocolError, StoreError
+from vfsl.estimators.base import NOTHING_KEPT
 from vfsl.evidence.course import (
     STAGES,
     Course,
@@ -73,49 +74,92 @@ _MOST_ROWS = 1 << 40
 _KEPT_EPOCHS = 2  # one that only some parties managed to keep must not be the only one
 
 
+class Side:
+    """What one party brings to a training or a prediction, and the networks it makes of that."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        part: Part,
+        recipe: Recipe,
+        course: Course,
+        kept: Checkpoints = NOTHING_KEPT,
+    ) -> None:
+        self.channel, self.me = channel.within(MODEL, DISCLOSURES), channel.me
+        self.part, self.recipe, self.course, self.kept = part, recipe, course, kept
+        self.table = part.table.take(part.all_rows)
+
+    def build_members(
+        self, classes: int, rng: np.random.Generator
+    ) -> tuple[Columns, dict[Stage, Member]]:
+        """How the party's columns are encoded, and its networks of both stages."""
+        columns = self.recipe.columns.fit(self.table)
+        members = {}
+        for stage in STAGES:
+            network = build_network(self.recipe, columns, classes, rng, self.me)
+            members[stage] = self._member(network, columns, stage)
+        return columns, members
+
+    def restore_member(self, share: ModelShare) -> Member:
+        """The trained network of a share, over the rows that the party has now."""
+        try:
+            columns = columns_from(share.state["columns"])
+            width = int(share.state["width"])
+            rng = np.random.default_rng(0)  # overwritten by the kept weights
+            network = build_network(self.recipe, columns, width, rng, share.party)
+            restore_weights(network, share.state["weights"])
+        except KeyError as error:
+            raise StoreError(f"The share of party {share.party!r} lacks {error}.") from None
+        return self._member(network, columns, "evidence")
+
+    def _member(self, network: Any, columns: Columns, stage: Stage) -> Member:
+        inputs = as_inputs(columns.arrays(self.table), self.course.learning.device)
+        evidential = stage == "evidence" and self.course.switches.evidential
+        form = self.course.evidence if evidential else None
+        overlap, levels = len(self.part.rows), columns.levels
+        return Member(network, inputs, overlap, levels, form, self.course.learning)
+
+
 # ---- training: the label holder ------------------------------------------------------------------
 
 
 def lead_training(
-    channel: Channel,
-    part: Part,
-    *,
+    side: Side,
     roles: Roles,
-    recipe: Recipe,
-    course: Course,
     rng: np.random.Generator,
-    checkpoints: Checkpoints,
-    tell: Callable[[int], None],
+    own_labels: bool = True,
+    tell: Callable[[int], None] | None = None,
 ) -> ModelShare:
     """Lead the course and keep the label holder's share."""
-    channel = channel.within(MODEL, DISCLOSURES)
+    channel, part, course = side.channel, side.part, side.course
     if part.target is None or part.rest_target is None:
-        raise ConfigError(f"Party {channel.me!r} holds the label but was given no target.")
-    classes = find_classes(channel.me, part.target, part.rest_target)
-    own = {channel.me: len(part.rest)}
+        raise ConfigError(f"Party {side.me!r} holds the label but was given no target.")
+    rest_target = part.rest_target if own_labels else np.full(len(part.rest), None)
+    classes = find_classes(side.me, part.target, rest_target)
+    own = {side.me: len(part.rest)}
     for party in roles.feature_holders:
         said = channel.receive(party, "own rows")
         own[party] = expect_integer(said, sender=party, name="own rows", low=0, high=_MOST_ROWS)
         channel.send(party, "classes", len(classes))
     universe = Universe(roles.data_holders, len(part.rows), own)
     labels = np.full(universe.total, UNKNOWN, dtype=np.int64)
-    target = np.concatenate([part.target, part.rest_target])
-    labels[: len(target)] = encode_labels(channel.me, target, classes)
-    columns, members = _build_members(channel.me, part, recipe, course, len(classes), rng)
-    leader = Leader(channel, roles.feature_holders, marks=checkpoints.numbers("epoch"))
+    target = np.concatenate([part.target, rest_target])
+    labels[: len(target)] = encode_labels(side.me, target, classes)
+    columns, members = side.build_members(len(classes), rng)
+    leader = Leader(channel, roles.feature_holders, marks=side.kept.numbers("epoch"))
     unfinished = None
     if leader.resumed:
-        unfinished = Unfinished(*_load_epoch(checkpoints, leader.resumed, members["evidence"]))
+        unfinished = Unfinished(*_load_epoch(side.kept, leader.resumed, members["evidence"]))
 
     def keep(now: Unfinished) -> None:
         epoch = len(now.rounds)
         leader.order("keep", epoch=epoch)
-        _keep_epoch(checkpoints, epoch, members["evidence"], now.rounds, now.arrays)
+        _keep_epoch(side.kept, epoch, members["evidence"], now.rounds, now.arrays)
 
     teams = {
         stage: Team(
             universe,
-            {channel.me: members[stage]}
+            {side.me: members[stage]}
             | {p: Remote(p, _SAYS[stage], len(classes)) for p in roles.feature_holders},
             leader,
             stage,
@@ -129,19 +173,18 @@ def lead_training(
         course,
         rng,
         unfinished=unfinished,
-        keep=None if checkpoints.folder is None else keep,
+        keep=None if side.kept.folder is None else keep,
         tell=tell,
     )
     fills = {party: [0.0] * len(classes) for party in universe.parties}
     if course.objective("evidence", len(classes)).fills:
         fills = teams["evidence"].answer_mean_rows()
     leader.end()
-    checkpoints.clear()
     state = _state(columns, members["evidence"], len(classes))
     state |= _facts(classes, universe, learned, fills, course.switches.removal)
     reason = f"{len(learned.rounds)} epochs done"
     rounds, notes = tuple(learned.rounds), tuple(learned.notes)
-    return ModelShare(channel.me, MODEL, state, rounds, reason, notes)
+    return ModelShare(side.me, MODEL, state, rounds, reason, notes)
 
 
 def _facts(
@@ -169,37 +212,27 @@ def _facts(
 # ---- training: the other parties -----------------------------------------------------------------
 
 
-def follow_training(
-    channel: Channel,
-    part: Part,
-    *,
-    roles: Roles,
-    recipe: Recipe,
-    course: Course,
-    rng: np.random.Generator,
-    checkpoints: Checkpoints,
-) -> ModelShare:
+def follow_training(side: Side, roles: Roles, rng: np.random.Generator) -> ModelShare:
     """Do what the label holder orders until it is done, and keep this party's share."""
-    channel = channel.within(MODEL, DISCLOSURES)
     leader = roles.label_holder
-    channel.send(leader, "own rows", len(part.rest))
-    said = channel.receive(leader, "classes")
+    side.channel.send(leader, "own rows", len(side.part.rest))
+    said = side.channel.receive(leader, "classes")
     classes = expect_integer(said, sender=leader, name="classes", low=2, high=_MOST_CLASSES)
-    columns, members = _build_members(channel.me, part, recipe, course, classes, rng)
-    obey_orders(channel, leader, members, checkpoints)
-    return ModelShare(channel.me, MODEL, _state(columns, members["evidence"], classes))
+    columns, members = side.build_members(classes, rng)
+    obey_orders(side.channel, leader, members, side.kept)
+    return ModelShare(side.me, MODEL, _state(columns, members["evidence"], classes))
 
 
 def obey_orders(
-    channel: Channel, leader: str, members: Mapping[str, Member], checkpoints: Checkpoints
+    channel: Channel, leader: str, members: Mapping[Stage, Member], kept: Checkpoints
 ) -> None:
     """Train, answer and keep checkpoints as the label holder orders."""
-    follower = Follower(channel, leader, checkpoints.numbers("epoch"))
+    follower = Follower(channel, leader, kept.numbers("epoch"))
     if follower.resumed:
-        _load_epoch(checkpoints, follower.resumed, members["evidence"])
+        _load_epoch(kept, follower.resumed, members["evidence"])
     for _, here, order in follower:
         if order.get("do") == "keep" and isinstance(order.get("epoch"), int):
-            _keep_epoch(checkpoints, order["epoch"], members["evidence"], [], {})
+            _keep_epoch(kept, order["epoch"], members["evidence"], [], {})
             continue
         known = order.get("do") in ("train", "answer") and order.get("stage") in members
         if not known or not isinstance(order.get("rate", 0.0), float):
@@ -223,7 +256,6 @@ def obey_orders(
                 shape=outputs.shape,
             )
             member.learn(gradient)
-    checkpoints.clear()
 
 
 def _say(channel: Channel, leader: str, says: str, outputs: Floats) -> None:
@@ -252,39 +284,26 @@ def _receive_batches(channel: Channel, leader: str, count: int) -> list[Numbers]
 # ---- prediction ----------------------------------------------------------------------------------
 
 
-def say_opinions(
-    channel: Channel, part: Part, share: ModelShare, *, roles: Roles, recipe: Recipe, course: Course
-) -> None:
+def say_opinions(side: Side, share: ModelShare, roles: Roles) -> None:
     """A passive party's side of prediction: its evidence for the common rows."""
-    channel = channel.within(MODEL, DISCLOSURES)
-    member = _restore_member(part, recipe, course, share)
-    outputs = member.answer(np.arange(len(part.rows)))
-    _say(channel, roles.label_holder, "evidence", outputs)
+    outputs = side.restore_member(share).answer(np.arange(len(side.part.rows)))
+    _say(side.channel, roles.label_holder, "evidence", outputs)
 
 
-def fuse_opinions(
-    channel: Channel,
-    part: Part,
-    share: ModelShare,
-    *,
-    recipe: Recipe,
-    course: Course,
-    offline: Sequence[str],
-) -> Array:
-    """The label holder's prediction: fused beliefs and, last, the uncertainty of each row."""
-    channel = channel.within(MODEL, DISCLOSURES)
-    member = _restore_member(part, recipe, course, share)
-    overlap, total = len(part.rows), len(part.all_rows)
+def fuse_opinions(side: Side, share: ModelShare, offline: Sequence[str] = ()) -> Array:
+    """The label holder's prediction: beliefs and, last, the uncertainty of all of its rows."""
+    course, member = side.course, side.restore_member(share)
+    overlap, total = len(side.part.rows), len(side.part.all_rows)
     outputs = []
     for party in share.state["parties"]:
         fill = np.asarray(share.state["fills"][party], dtype=np.float32)
         mean = course.switches.absent == "mean"
         full = np.tile(fill if mean else np.zeros_like(fill), (total, 1))
-        if party == channel.me:
+        if party == side.me:
             full = member.answer(np.arange(total))
         elif party not in offline:
             full[:overlap] = expect_array(
-                channel.receive(party, "evidence"),
+                side.channel.receive(party, "evidence"),
                 sender=party,
                 name="evidence",
                 holds="float",
@@ -299,39 +318,7 @@ def fuse_opinions(
     return np.column_stack([fused.belief, fused.uncertainty])
 
 
-# ---- a party's network, kept and made again ------------------------------------------------------
-
-
-def _build_members(
-    party: str, part: Part, recipe: Recipe, course: Course, classes: int, rng: np.random.Generator
-) -> tuple[Columns, dict[Stage, Member]]:
-    """How the party's columns are encoded, and its networks of both stages."""
-    columns = recipe.columns.fit(part.table.take(part.all_rows))
-    members = {}
-    for stage in STAGES:
-        network = build_network(recipe, columns, classes, rng, party)
-        members[stage] = _member(network, part, columns, stage, course)
-    return columns, members
-
-
-def _restore_member(part: Part, recipe: Recipe, course: Course, share: ModelShare) -> Member:
-    """The trained network of a share, over the rows of a part."""
-    try:
-        columns = columns_from(share.state["columns"])
-        width = int(share.state["width"])
-        rng = np.random.default_rng(0)  # overwritten by the kept weights
-        network = build_network(recipe, columns, width, rng, share.party)
-        restore_weights(network, share.state["weights"])
-    except KeyError as error:
-        raise StoreError(f"The share of party {share.party!r} lacks {error}.") from None
-    return _member(network, part, columns, "evidence", course)
-
-
-def _member(network: Any, part: Part, columns: Columns, stage: Stage, course: Course) -> Member:
-    inputs = as_inputs(columns.arrays(part.table.take(part.all_rows)), course.learning.device)
-    evidential = stage == "evidence" and course.switches.evidential
-    form = course.evidence if evidential else None
-    return Member(network, inputs, len(part.rows), columns.levels, form, course.learning)
+# ---- what is kept --------------------------------------------------------------------------------
 
 
 def _state(columns: Columns, member: Member, classes: int) -> dict[str, Any]:
@@ -343,22 +330,22 @@ def _state(columns: Columns, member: Member, classes: int) -> dict[str, Any]:
 
 
 def _keep_epoch(
-    checkpoints: Checkpoints,
+    kept: Checkpoints,
     epoch: int,
     member: Member,
     rounds: list[dict[str, Any]],
     arrays: Mapping[str, Array],
 ) -> None:
-    checkpoints.save(f"epoch-{epoch}", rounds, {**arrays, **member.to_arrays()})
-    for old in checkpoints.numbers("epoch")[:-_KEPT_EPOCHS]:
-        checkpoints.forget(f"epoch-{old}")
+    kept.save(f"epoch-{epoch}", rounds, {**arrays, **member.to_arrays()})
+    for old in kept.numbers("epoch")[:-_KEPT_EPOCHS]:
+        kept.forget(f"epoch-{old}")
 
 
 def _load_epoch(
-    checkpoints: Checkpoints, epoch: int, member: Member
+    kept: Checkpoints, epoch: int, member: Member
 ) -> tuple[list[dict[str, Any]], dict[str, Array]]:
     """The rounds and arrays that were kept after an epoch; the network is as it was then."""
-    rounds = checkpoints.load(f"epoch-{epoch}")  # first: it refuses work of another job
-    arrays = checkpoints.load_arrays(f"epoch-{epoch}")
+    rounds = kept.load(f"epoch-{epoch}")  # first: it refuses work of another job
+    arrays = kept.load_arrays(f"epoch-{epoch}")
     member.load_arrays(arrays)
     return rounds, arrays

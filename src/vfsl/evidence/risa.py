@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from importlib.util import find_spec
@@ -17,15 +17,17 @@ from vfsl.data import check_labels
 from vfsl.data.aggregates import histogram
 from vfsl.data.checks import check_choice
 from vfsl.errors import ConfigError, DataError
-from vfsl.evidence.encoders import CNN, MLP, Recipe, recipe_for
+from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator
+from vfsl.evidence.encoders import CNN, MLP, Recipe, load_recipe, recipe_for, save_recipe
 from vfsl.evidence.opinion import EvidenceForm, Fusion, Opinion, probability
 from vfsl.evidence.rows import UNKNOWN, check_overlap, encode_labels
 from vfsl.federation import Federation
 from vfsl.parallel import using_threads
 from vfsl.params import check_params, documented, param, settings_of
-from vfsl.parts import ModelShare, Part
+from vfsl.parts import ModelShare, Part, Roles
 from vfsl.progress import OnEvent
 from vfsl.site import Site
+from vfsl.store import Checkpoints
 from vfsl.values import Array
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ def switches_of(
 
 @documented
 @dataclass
-class RISA:
+class RISA(Estimator):
     """Reliable imputed-sample assisted vertical learning, by evidence.
 
     Each party maps its columns to evidence over the classes; the label holder fuses the parties'
@@ -152,11 +154,14 @@ class RISA:
     >>> risa.predict_proba(fed), risa.uncertainty(fed)  # doctest: +SKIP
     """
 
-    name: ClassVar[str] = "risa"
-    predicts: ClassVar[str] = "classes"
-    keeps_checkpoints: ClassVar[bool] = True
-    needs_key_holder: ClassVar[bool] = False
+    name = "risa"
+    predicts = "classes"
+    scores_are = "probability"
+    keeps_checkpoints = True
+    needs_key_holder = False
+    scores_need_key_holder = False
     discloses_labels: ClassVar[bool] = True
+    """Whether training tells the other parties labels of the rows that they train on."""
 
     variant: Variant = param("plus", "Our variant, or the paper to the letter.")
     switches: Mapping[str, Any] | None = param(
@@ -203,12 +208,41 @@ class RISA:
         5, "After how many epochs parties keep their unfinished training.", ge=1, option=False
     )
 
+    # ---- what it says of itself ---------------------------------------------------------------
+
+    def asks(self) -> tuple[Ask, ...]:
+        return ("disclosure", "training labels"), ("disclosure", "evidence")
+
+    def numbers_per_row(self) -> int:
+        return 2  # evidence for each class, of rows that are predicted only
+
+    def check(self) -> None:
+        """Refuse parameters that cannot be used."""
+        super().check()
+        switches_of(self.variant, self.switches)
+        if not self.hidden:
+            raise ConfigError("The hidden parameter of RISA must name at least one layer.")
+
+    def saved_settings(self) -> dict[str, Any]:
+        """The parameters that make the same model again; where it runs is not one of them."""
+        settings = settings_of(self)
+        del settings["device"]
+        settings["encoder"] = {p: save_recipe(self._recipe(p), p) for p in self.shares_}
+        return settings
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """The model whose `saved_settings` these are."""
+        recipes = {party: load_recipe(content) for party, content in settings["encoder"].items()}
+        return cls(**{**settings, "encoder": recipes})
+
     # ---- what users call ----------------------------------------------------------------------
 
     def fit(
         self,
         fed: Federation,
         label: tuple[str, str],
+        weights: Array | None = None,
         *,
         state: Mapping[str, Path | str] | None = None,
         on_event: OnEvent | None = None,
@@ -220,6 +254,8 @@ class RISA:
         fed : Federation
         label : (party, column)
             Cells without a value are unknown labels.
+        weights : None
+            RISA weighs rows by itself.
         state : mapping of party to folder, optional
             Where parties keep their unfinished training; fitting again goes on from there.
         on_event : callable, optional
@@ -235,19 +271,17 @@ class RISA:
             self._recipe(party)
         # All parties compute on this machine: if each used all cores, they would be in the way.
         threads = max(1, torch.get_num_threads() // len(parties))
+        play = partial(replace(self).learn, label=label, weighted=weights is not None)
         keeping = fed.keeping(state, on_event)
-        shares = keeping.play(
-            partial(replace(self).learn, label=label, threads=threads), parties=parties
-        )
+        self.shares_ = keeping.play(partial(play, threads=threads), parties=parties)
         fed.transcript = keeping.transcript
-        self.shares_: dict[str, ModelShare] = shares
         self.label_ = label
         return self
 
-    def predict_proba(
+    def decision_function(
         self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> Array:
-        """Class probabilities, in the order of ``classes_``.
+        """The fused opinion of each row: belief in each class and, last, the uncertainty.
 
         Parameters
         ----------
@@ -260,25 +294,48 @@ class RISA:
         offline : sequence of str
             Parties that do not take part: absent for every row.
         """
-        return self._answers(fed, rows, offline)[0]
+        self.check_fitted()
+        check_choice("RISA", "rows", rows, _ROWS)
+        roles = fed.roles(self.label_[0])
+        for party in offline:
+            if party not in roles.feature_holders:
+                raise ConfigError(
+                    "The offline parameter of RISA must name parties without the label, "
+                    f"{', '.join(roles.feature_holders)}. Got {party!r} instead."
+                )
+        parties = [party for party in roles.data_holders if party not in offline]
+        model = replace(self)  # without the shares: each party is given its own
+        opinions = fed.play(
+            partial(model.answer, label=self.label_, rows=rows, offline=tuple(offline)),
+            own={party: {"share": self.shares_[party]} for party in parties},
+            parties=parties,
+        )
+        return np.asarray(opinions[self.label_[0]])
+
+    def predict_proba(
+        self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
+    ) -> Array:
+        """Class probabilities of the rows of `decision_function`, in the order of ``classes_``."""
+        opinions = self.decision_function(fed, rows=rows, offline=offline)
+        return self.to_probabilities(self.held_share, opinions)
 
     def predict(
         self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> Array:
         """The most probable class of each row."""
-        chances = self.predict_proba(fed, rows=rows, offline=offline)
-        return np.asarray(self.classes_[chances.argmax(axis=1)])
+        opinions = self.decision_function(fed, rows=rows, offline=offline)
+        return self.to_predictions(self.held_share, opinions)
 
     def uncertainty(
         self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> Array:
         """The uncertainty of the fused opinion of each row: ignorance and conflict."""
-        return self._answers(fed, rows, offline)[1]
+        return self.decision_function(fed, rows=rows, offline=offline)[:, -1]
 
     def score(
         self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> float:
-        """Accuracy: the fraction of rows with a known label whose class is predicted right."""
+        """Accuracy on the rows whose label is known."""
         guessed = self.predict_proba(fed, rows=rows, offline=offline).argmax(axis=1)
         party = self.label_[0]
         part = fed.parts(self.label_)[party]
@@ -290,70 +347,90 @@ class RISA:
         return float((guessed == codes)[known].mean())
 
     @property
-    def classes_(self) -> Array:
-        return np.asarray(self._held().state["classes"])
-
-    @property
     def trust_(self) -> dict[str, float]:
-        return dict(self._held().state["trust"])
+        return dict(self.held_share.state["trust"])
 
     @property
     def n_pseudo_(self) -> int:
-        return int(self._held().state["pseudo labels"])
+        return int(self.held_share.state["pseudo labels"])
 
     @property
     def removed_(self) -> pd.DataFrame:
         columns = ["row", "of", "epoch", "score", "limit", "label"]
-        return pd.DataFrame(self._held().state["left"], columns=columns)
+        return pd.DataFrame(self.held_share.state["left"], columns=columns)
 
-    # ---- what every party runs ----------------------------------------------------------------
+    # ---- what every party plays ---------------------------------------------------------------
 
     def learn(
-        self, site: Site, channel: Channel, label: tuple[str, str], *, threads: int = 1
+        self,
+        site: Site,
+        channel: Channel,
+        label: tuple[str, str],
+        *,
+        weights: Array | None = None,
+        weighted: bool = False,
+        threads: int = 1,
     ) -> ModelShare | None:
-        """One party's side of training, on that many threads; None at a party without a part."""
+        """One party's whole side of training, on that many threads of PyTorch.
+
+        None at a party that has no part in it. There are no row weights.
+        """
+        if weighted:
+            raise ConfigError("RISA takes no row weights: it weighs rows by itself.")
         part = site.part(label)
         if part is None:
             return None
         need_torch("RISA")
+        step = f"train {self.name}"
+        with site.records(step, channel, self._settings(label)) as outcome, using_threads(threads):
+            share = self.train(
+                channel,
+                part,
+                roles=site.roles(label[0]),
+                rng=site.private_rng("RISA"),
+                kept=site.checkpoints(self.name),
+                tell=lambda epoch: site.tell(step, f"epoch {epoch}", epoch, self.epochs),
+            )
+            if share is not None and site.me == label[0]:
+                state, trust = share.state, share.state["trust"].items()
+                outcome.rounds, outcome.stop_reason = share.rounds, share.stop_reason
+                outcome.notes = share.notes
+                outcome.metrics = {
+                    "pseudo labels": state["pseudo labels"],
+                    "left": len(state["left"]),
+                    **{f"trust in {party}": level for party, level in trust},
+                }
+                outcome.details = {name: state[name] for name in ("doubts", "own rows", "trust")}
+        return share
+
+    def train(
+        self,
+        channel: Channel,
+        part: Part | None,
+        *,
+        roles: Roles,
+        rng: np.random.Generator | None = None,
+        kept: Checkpoints = NOTHING_KEPT,
+        tell: Callable[[int], None] | None = None,
+    ) -> ModelShare | None:
+        """One party's side of training; ``tell`` hears at the label holder of each epoch."""
+        if part is None:
+            return None
         from vfsl.evidence import protocol
 
-        roles = site.roles(label[0])
         check_overlap(roles.data_holders, len(part.rows))
         if not part.table.features:
-            raise DataError(f"Party {site.me!r} has no columns to learn from.")
-        if not self.own_labels and part.rest_target is not None:
-            part = replace(part, rest_target=np.full(len(part.rest), None))
-        course, recipe = self._course(label[0]), self._recipe(site.me)
-        rng = site.private_rng("RISA")
+            raise DataError(f"Party {channel.me!r} has no columns to learn from.")
+        rng = np.random.default_rng() if rng is None else rng
+        course, recipe = self._course(roles.label_holder), self._recipe(channel.me)
         facts = (asdict(course), repr(recipe), self.own_labels, rng.bit_generator.state)
-        how: dict[str, Any] = {
-            "roles": roles,
-            "recipe": recipe,
-            "course": course,
-            "rng": rng,
-            "checkpoints": site.checkpoints("risa", *facts),
-        }
-        step = "train risa"
-        with site.records(step, channel, self._settings(label)) as outcome, using_threads(threads):
-            if site.me != label[0]:
-                return protocol.follow_training(channel, part, **how)
-
-            def tell(epoch: int) -> None:
-                site.tell(step, f"epoch {epoch}", epoch, self.epochs)
-
-            share = protocol.lead_training(channel, part, tell=tell, **how)
-            state = share.state
-            trust = {f"trust in {party}": level for party, level in state["trust"].items()}
-            outcome.metrics = {
-                "pseudo labels": state["pseudo labels"],
-                "left": len(state["left"]),
-                **trust,
-            }
-            outcome.rounds, outcome.notes = share.rounds, share.notes
-            outcome.stop_reason = share.stop_reason
-            outcome.details = {name: state[name] for name in ("doubts", "own rows", "trust")}
-            return share
+        side = protocol.Side(channel, part, recipe, course, kept.within("epochs", *facts))
+        if channel.me != roles.label_holder:
+            share = protocol.follow_training(side, roles, rng)
+        else:
+            share = protocol.lead_training(side, roles, rng, self.own_labels, tell)
+        kept.clear()
+        return share
 
     def answer(
         self,
@@ -362,76 +439,67 @@ class RISA:
         label: tuple[str, str],
         *,
         share: ModelShare | None = None,
+        places: Array | None = None,
         rows: str = "overlap",
         offline: Sequence[str] = (),
-    ) -> tuple[Array, Array] | None:
-        """One party's side of prediction; class probabilities and uncertainty at the label holder.
+    ) -> Array | None:
+        """One party's whole side of a prediction: the opinions at the label holder.
 
-        The parameters are those of `predict_proba`.
+        ``rows`` and ``offline`` are those of `decision_function`; ``places`` do not matter, since
+        no opinions of training rows are kept.
         """
         part = site.part(label)
-        if part is None or share is None or site.me in offline:
+        if part is None or site.me in offline:
+            return None
+        absent = self._switches(label[0]).absent
+        settings = {"model": self.name, "rows": rows, "offline": list(offline), "absent": absent}
+        with site.records(f"predict {self.name}", channel, settings) as outcome:
+            roles = site.roles(label[0])
+            opinions = self.score_rows(
+                channel, part, share, roles=roles, rows=rows, offline=offline
+            )
+            if opinions is not None:
+                doubt = histogram(opinions[:, -1])
+                outcome.details = {"rows": len(opinions), "uncertainty": doubt}
+        return opinions
+
+    def score_rows(
+        self,
+        channel: Channel,
+        part: Part | None,
+        share: ModelShare | None,
+        *,
+        roles: Roles,
+        rows: str = "overlap",
+        offline: Sequence[str] = (),
+    ) -> Array | None:
+        """One party's side of scoring; the opinions of rows at the label holder, None elsewhere."""
+        if part is None or share is None:
             return None
         need_torch("RISA")
         from vfsl.evidence import protocol
 
-        roles = site.roles(label[0])
-        course, recipe = self._course(label[0]), self._recipe(site.me)
-        settings = {
-            "model": "risa",
-            "rows": rows,
-            "offline": list(offline),
-            "absent": course.switches.absent,
-        }
-        with site.records("predict risa", channel, settings) as outcome:
-            if site.me != label[0]:
-                protocol.say_opinions(
-                    channel, part, share, roles=roles, recipe=recipe, course=course
-                )
-                return None
-            masses = protocol.fuse_opinions(
-                channel, part, share, recipe=recipe, course=course, offline=offline
-            )[_places(part, rows)]
-            opinion = Opinion(masses[:, :-1], masses[:, -1])
-            outcome.details = {"rows": len(masses), "uncertainty": histogram(masses[:, -1])}
-            # Without opinions the masses are softmax probabilities already.
-            chances = probability(opinion) if course.switches.evidential else opinion.belief
-            return np.asarray(chances), np.asarray(opinion.uncertainty)
+        course, recipe = self._course(roles.label_holder), self._recipe(channel.me)
+        side = protocol.Side(channel, part, recipe, course)
+        if channel.me != roles.label_holder:
+            protocol.say_opinions(side, share, roles)
+            return None
+        return protocol.fuse_opinions(side, share, offline)[_places(part, rows)]
+
+    # ---- how opinions become predictions, at the label holder ---------------------------------
+
+    def to_probabilities(self, share: ModelShare, scores: Array) -> Array:
+        """Class probabilities of opinions; without opinions they are probabilities already."""
+        opinion = Opinion(scores[:, :-1], scores[:, -1])
+        evidential = self._switches(share.party).evidential
+        return np.asarray(probability(opinion) if evidential else opinion.belief)
+
+    def to_predictions(self, share: ModelShare, scores: Array) -> Array:
+        """The most probable classes."""
+        classes = np.asarray(share.state["classes"])
+        return np.asarray(classes[self.to_probabilities(share, scores).argmax(axis=1)])
 
     # ---- internals ----------------------------------------------------------------------------
-
-    def check(self) -> None:
-        """Refuse parameters that cannot be used."""
-        check_params(self)
-        switches_of(self.variant, self.switches)
-        if not self.hidden:
-            raise ConfigError("The hidden parameter of RISA must name at least one layer.")
-
-    def _answers(self, fed: Federation, rows: str, offline: Sequence[str]) -> tuple[Array, Array]:
-        """Probabilities and uncertainties of the rows asked for."""
-        need_torch("RISA")
-        self._held()
-        check_choice("RISA", "rows", rows, _ROWS)
-        roles = fed.roles(self.label_[0])
-        for party in offline:
-            if party not in roles.feature_holders:
-                raise ConfigError(
-                    "The offline parameter of RISA must name parties without the label, "
-                    f"{', '.join(roles.feature_holders)}. Got {party!r} instead."
-                )
-        parties = [party for party in roles.data_holders if party not in offline]
-        model = replace(self)  # without the shares: each party is given its own
-        answers: tuple[Array, Array] = fed.play(
-            partial(model.answer, label=self.label_, rows=rows, offline=tuple(offline)),
-            own={party: {"share": self.shares_[party]} for party in parties},
-            parties=parties,
-        )[self.label_[0]]
-        return answers
-
-    def _held(self) -> ModelShare:
-        if not hasattr(self, "shares_"):
-            raise ConfigError("RISA is not fitted yet: call fit first.")
-        return self.shares_[self.label_[0]]
 
     def _recipe(self, party: str) -> Recipe:
         return recipe_for(self.encoder, party, MLP(tuple(self.hidden), self.embedding))

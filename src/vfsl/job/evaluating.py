@@ -12,11 +12,10 @@ import pandas as pd
 
 from vfsl import store
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators import LinearRegression
+from vfsl.estimators import Estimator, load_model
 from vfsl.federation import Federation
 from vfsl.job.baselines import baselines, in_order
 from vfsl.job.metrics import BETTER, Bootstrap, Floats, measures_for
-from vfsl.job.models import AnyModel, predicts_numbers, take_up_model
 from vfsl.job.schema import EvaluateStep
 from vfsl.job.work import Work
 from vfsl.record import StepRecord
@@ -25,11 +24,10 @@ from vfsl.values import Array
 
 def evaluate(work: Work, step: EvaluateStep) -> None:
     """Judge each label's models together; write metrics at the label holder and in the record."""
-    by_label: dict[tuple[str, str], dict[str, AnyModel]] = {}
+    by_label: dict[tuple[str, str], dict[str, Estimator]] = {}
     for number in step.models or work.job.trained_before(work.number):
-        model = take_up_model(work.results, f"model-{number}")
-        named = getattr(model, "name", "risa")
-        by_label.setdefault(model.label_, {})[f"{named} (step {number})"] = model
+        model = load_model(work.results, f"model-{number}")
+        by_label.setdefault(model.label_, {})[f"{model.name} (step {number})"] = model
     for place, (label, models) in enumerate(by_label.items()):
         started = time.perf_counter()
         page = judge(work, step, label, models)
@@ -49,11 +47,11 @@ def evaluate(work: Work, step: EvaluateStep) -> None:
 
 
 def judge(
-    work: Work, step: EvaluateStep, label: tuple[str, str], models: Mapping[str, AnyModel]
+    work: Work, step: EvaluateStep, label: tuple[str, str], models: Mapping[str, Estimator]
 ) -> dict[str, Any]:
     """Metrics of models of one label and of baselines, as plain values."""
     holder = label[0]
-    numbers = {predicts_numbers(model) for model in models.values()}
+    numbers = {model.predicts == "numbers" for model in models.values()}
     if len(numbers) > 1:
         raise ConfigError(
             f"Models of label {label[1]!r} predict numbers and classes; evaluate them in steps of "
@@ -155,9 +153,9 @@ def _coded(labels: Array, classes: Sequence[Any] | None) -> Array:
     return np.array([codes[name] for name in labels.tolist()], dtype=np.int64)
 
 
-def _answer(model: AnyModel, work: Work, classes: Sequence[Any] | None) -> Floats:
+def _answer(model: Estimator, work: Work, classes: Sequence[Any] | None) -> Floats:
     fed = work.testing([party for party in _aligned(work) if party in model.shares_])
-    if classes is None or isinstance(model, LinearRegression):
+    if classes is None:
         return np.asarray(model.predict(fed), dtype=np.float64)
     places = [list(classes).index(name) for name in model.classes_.tolist()]
     return in_order(model.predict_proba(fed), places, len(classes))

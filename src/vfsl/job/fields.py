@@ -11,13 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validat
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.completion.registry import METHODS, available
 from vfsl.errors import ConfigError
-from vfsl.estimators.saved import MODELS, Model
-from vfsl.evidence import RISA, Switches
+from vfsl.estimators.base import Estimator
+from vfsl.estimators.saved import ESTIMATORS
+from vfsl.evidence import Switches
 from vfsl.evidence.risa import switches_of
 from vfsl.job.mistakes import nearest_or_all, wrong
 from vfsl.pu import VFPU
 
-TRAINABLE: dict[str, Callable[..., Any]] = {**MODELS, "risa": RISA}
+_TRAINABLE = ("linear", "logistic", "rf", "gbdt", "xgb", "lgb", "risa")
+TRAINABLE: dict[str, Callable[..., Any]] = {name: ESTIMATORS.find(name) for name in _TRAINABLE}
 BASES = ("linear", "rf", "gbdt", "xgb", "lgb")
 
 
@@ -223,9 +225,9 @@ class TrainStep(Strict):
             )
         return self
 
-    def estimator(self) -> Model | RISA:
+    def estimator(self) -> Estimator:
         """The model with the settings that were given."""
-        made: Model | RISA = TRAINABLE[self.model](**self._given())
+        made: Estimator = TRAINABLE[self.model](**self._given())
         return made
 
     def _given(self) -> dict[str, Any]:

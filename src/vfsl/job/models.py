@@ -6,45 +6,22 @@ from pathlib import Path
 
 import numpy as np
 
-from vfsl import store
 from vfsl.data import write_table
-from vfsl.errors import StoreError
-from vfsl.estimators import LinearRegression, load_model, save_model
-from vfsl.estimators.saved import Model
-from vfsl.evidence import RISA, load_risa, save_risa
+from vfsl.estimators import Estimator, save_model
+from vfsl.evidence import RISA
 from vfsl.federation import Federation
 from vfsl.values import Array
 
-AnyModel = Model | RISA
 
-
-def keep_model(model: AnyModel, folder: Path, name: str) -> None:
+def keep_model(model: Estimator, folder: Path, name: str) -> None:
     """Write a fitted model, each party's share into its own folder.
 
     A step that is done again after an interruption replaces what it had written.
     """
-    if isinstance(model, RISA):
-        save_risa(model, folder, name, force=True)
-    else:
-        save_model(model, folder, name, force=True)
+    save_model(model, folder, name, force=True)
 
 
-def take_up_model(folder: Path, name: str) -> AnyModel:
-    """The model of that name."""
-    path = folder / f"{name}.json"
-    public = store.read_json(path)
-    if not isinstance(public, dict):
-        raise StoreError(f"{path} is damaged: it is not a saved model.")
-    if public.get("model") == "risa":
-        return load_risa(folder, name)
-    return load_model(folder, name)
-
-
-def predicts_numbers(model: AnyModel) -> bool:
-    return isinstance(model, LinearRegression) or getattr(model, "task", "") == "regression"
-
-
-def write_predictions(model: AnyModel, fed: Federation, path: Path) -> None:
+def write_predictions(model: Estimator, fed: Federation, path: Path) -> None:
     """The label holder's ids of rows with what the model says of them.
 
     The aligned rows; of RISA, which knows what to do without the others, all rows of the holder,
@@ -59,7 +36,7 @@ def write_predictions(model: AnyModel, fed: Federation, path: Path) -> None:
         columns["aligned"] = np.isin(rows, share.overlap)
     else:
         rows = share.overlap
-        if isinstance(model, LinearRegression) or predicts_numbers(model):
+        if model.predicts == "numbers":
             columns = {f"predicted {column}": model.predict(fed)}
         else:
             columns = named(model.predict_proba(fed), model.classes_, column)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from vfsl.align import RowPlan
-from vfsl.estimators.trees import TreeModel
-from vfsl.evidence import RISA
 from vfsl.federation import Federation
 from vfsl.job.completing import completed_rows
 from vfsl.job.models import keep_model, write_predictions
@@ -17,17 +13,13 @@ from vfsl.job.work import Work
 def train(work: Work, step: TrainStep) -> None:
     """Train, keep the model and predict the aligned rows; training goes on where it was."""
     model = step.estimator()
-    if isinstance(model, RISA):
-        model.fit(work.training, label=step.label, state=work.state("risa"))
+    kept = work.state("model")
+    completed = work.job.completed_before(work.number) if step.rows == "completed" else None
+    if completed is None:
+        model.fit(work.training.keeping(kept), label=step.label)
     else:
-        if isinstance(model, TreeModel):
-            model = replace(model, checkpoints=work.unfinished / f"step-{work.number}-trees")
-        completed = work.job.completed_before(work.number) if step.rows == "completed" else None
-        if completed is None:
-            model.fit(work.training, label=step.label)
-        else:
-            fed, weights = completed_rows(work, completed)
-            model.fit(fed, label=step.label, weights=weights)
+        fed, weights = completed_rows(work, completed)
+        model.fit(fed.keeping(kept), label=step.label, weights=weights)
     keep_model(model, work.results, f"model-{work.number}")
     path = work.party_folder(step.label[0]) / f"predictions-{work.number}.csv"
     fed = _with_parties(work.fed, list(model.shares_))
