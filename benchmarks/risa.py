@@ -22,7 +22,8 @@ from benchmarks.rivals import RIVALS, rival
 from benchmarks.rivals.harness import Problem
 from benchmarks.table import Outcome, judged, latex_table
 from vfsl.errors import DataError
-from vfsl.evidence.risa import need_torch, switches_of
+from vfsl.evidence.risa import need_torch
+from vfsl.evidence.switches import switches_of
 from vfsl.values import Array
 
 # Raise it when a change makes kept cells stale.

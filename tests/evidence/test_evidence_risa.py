@@ -13,7 +13,7 @@ import vfsl.evidence
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators import ModelShare
 from vfsl.evidence import CNN, RISA
-from vfsl.evidence.risa import PAPER, Switches, switches_of
+from vfsl.evidence.switches import PAPER, Switches, switches_of
 from vfsl.progress import Event
 
 torch = pytest.importorskip("torch")

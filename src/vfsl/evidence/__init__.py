@@ -2,7 +2,8 @@
 
 from vfsl.evidence.encoders import CNN, MLP
 from vfsl.evidence.opinion import Opinion, evidence_of, fuse, opinion_of, probability
-from vfsl.evidence.risa import PAPER, PLUS, PLUS_TABLES, RISA, Switches
+from vfsl.evidence.risa import RISA
+from vfsl.evidence.switches import PAPER, PLUS, PLUS_TABLES, Switches
 
 __all__ = [
     "CNN",

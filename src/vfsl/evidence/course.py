@@ -10,7 +10,6 @@ import numpy as np
 
 from vfsl.evidence.networks import Floats, Learning
 from vfsl.evidence.opinion import Opinion, choose_trust, opinion_of, unjudged_trust
-from vfsl.evidence.risa import Switches
 from vfsl.evidence.rows import (
     UNKNOWN,
     Flags,
@@ -19,9 +18,11 @@ from vfsl.evidence.rows import (
     Universe,
     add_scores,
     choose_temperature,
+    describe_doubts,
     pseudo_labels,
     repeat_overlap,
 )
+from vfsl.evidence.switches import Switches
 from vfsl.evidence.training import BatchResult, Objective, Team, train_pass
 from vfsl.values import Array
 
@@ -65,6 +66,16 @@ class Learned:
     left: list[dict[str, Any]] = field(default_factory=list)
     scores: Array = field(default_factory=lambda: np.zeros(0))  # of removal, by row
     notes: list[str] = field(default_factory=list)
+
+    def to_state(self, removal: str) -> dict[str, Any]:
+        """For the label holder's share; ``removal`` says by which score rows left."""
+        left = [line["row"] for line in self.left]
+        return {
+            "trust": self.trust,
+            "left": self.left,
+            "doubts": describe_doubts(self.scores, left, removal),
+            "pseudo labels": int(((self.labels != UNKNOWN) & ~self.labelled).sum()),
+        }
 
 
 class Unfinished(NamedTuple):

@@ -18,6 +18,7 @@ import pandas as pd
 
 from vfsl.data import Encoder, Kind, PartyTable
 from vfsl.errors import ConfigError, DataError, StoreError
+from vfsl.params import documented, param
 from vfsl.values import Array
 
 _QUANTILES = 129
@@ -97,6 +98,8 @@ class MixedColumns:
 class PixelColumns:
     """Columns that are pixels of one picture, in row-major order."""
 
+    levels: ClassVar[tuple[int, ...]] = ()
+
     names: tuple[str, ...]
     mean: float
     deviation: float
@@ -110,10 +113,6 @@ class PixelColumns:
     def width(self) -> int:
         return len(self.names)
 
-    @property
-    def levels(self) -> tuple[int, ...]:
-        return ()
-
     def arrays(self, table: PartyTable) -> Arrays:
         values = (_pixels(table, self.names) - self.mean) / self.deviation
         return Arrays(values.astype(np.float32), np.zeros((len(table), 0), dtype=np.int64))
@@ -126,6 +125,8 @@ class PixelColumns:
 class MatrixColumns:
     """Standardised numbers and one-hot categories, for a network of the user's own."""
 
+    levels: ClassVar[tuple[int, ...]] = ()
+
     encoder: Encoder
 
     @classmethod
@@ -135,10 +136,6 @@ class MatrixColumns:
     @property
     def width(self) -> int:
         return len(self.encoder.names)
-
-    @property
-    def levels(self) -> tuple[int, ...]:
-        return ()
 
     def arrays(self, table: PartyTable) -> Arrays:
         matrix = self.encoder.transform(table).matrix.astype(np.float32)
@@ -218,22 +215,15 @@ def _pixels(table: PartyTable, names: Sequence[str]) -> Array:
 # ---- recipes -------------------------------------------------------------------------------------
 
 
+@documented
 @dataclass(frozen=True)
 class MLP:
-    """Embeddings of categories beside numbers, then fully connected layers.
-
-    Parameters
-    ----------
-    hidden : tuple of int
-        Widths of the layers.
-    embedding : int
-        How many numbers stand for one category.
-    """
+    """Embeddings of categories beside numbers, then fully connected layers."""
 
     columns: ClassVar[type[MixedColumns]] = MixedColumns
 
-    hidden: tuple[int, ...] = (64, 64)
-    embedding: int = 6
+    hidden: tuple[int, ...] = param((64, 64), "Widths of the layers.", ge=1)
+    embedding: int = param(6, "How many numbers stand for one category.", ge=1)
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,7 @@ class Learning:
     def rate(self, epoch: int) -> float:
         """Half a cosine from the learning rate to 0, as it stands in the middle of an epoch.
 
-        So a run learns as much in all as if the rate fell with each step. Epochs count from 0.
+        So networks learn as much in all as if the rate fell with each step. Epochs count from 0.
         """
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * (epoch + 0.5) / self.epochs))
 

@@ -4,7 +4,7 @@ Holds   the label holder: columns and labels; every other party: columns of its 
 Learns  the label holder: the other parties' evidence (and, for pseudo labels, class scores) of each
         row that takes part, and how many rows they have alone. The others: which of their rows take
         part in each pass, hence which got a pseudo label and which left, and gradients from which
-        most training labels can be read (attack.py). No columns, no features, no ids cross, and the
+        most training labels can be read. No columns, no features, no ids cross, and the
         rows of one party stay nameless to the others.
 """
 
@@ -21,7 +21,6 @@ from vfsl.estimators.base import NOTHING_KEPT
 from vfsl.evidence.course import (
     STAGES,
     Course,
-    Learned,
     Stage,
     Unfinished,
     opinions_of,
@@ -42,11 +41,10 @@ from vfsl.evidence.rows import (
     Numbers,
     Universe,
     add_scores,
-    describe_doubts,
     encode_labels,
     find_classes,
 )
-from vfsl.evidence.training import Remote, Team
+from vfsl.evidence.training import Remote, Team, receive_floats
 from vfsl.lead import Follower, Leader, disclose_orders
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.store import Checkpoints
@@ -176,37 +174,22 @@ def lead_training(
         keep=None if side.kept.folder is None else keep,
         tell=tell,
     )
-    fills = {party: [0.0] * len(classes) for party in universe.parties}
+    fills = [[0.0] * len(classes)] * len(universe.parties)
     if course.objective("evidence", len(classes)).fills:
-        fills = teams["evidence"].answer_mean_rows()
+        nobodys = np.array([-1])  # all parties are absent and say what they say of their mean row
+        fills = [said[0].tolist() for said in teams["evidence"].answer(nobodys, with_fill=True)]
     leader.end()
-    state = _state(columns, members["evidence"], len(classes))
-    state |= _facts(classes, universe, learned, fills, course.switches.removal)
+    state = {
+        **_state(columns, members["evidence"], len(classes)),
+        **learned.to_state(course.switches.removal),
+        "classes": classes,
+        "parties": list(universe.parties),
+        "own rows": own,
+        "fills": dict(zip(universe.parties, fills, strict=True)),
+    }
     reason = f"{len(learned.rounds)} epochs done"
     rounds, notes = tuple(learned.rounds), tuple(learned.notes)
     return ModelShare(side.me, MODEL, state, rounds, reason, notes)
-
-
-def _facts(
-    classes: list[Any],
-    universe: Universe,
-    learned: Learned,
-    fills: dict[str, list[float]],
-    removal: str,
-) -> dict[str, Any]:
-    """What only the label holder keeps."""
-    known = learned.labels != UNKNOWN
-    left = [line["row"] for line in learned.left]
-    return {
-        "classes": classes,
-        "parties": list(universe.parties),
-        "own rows": dict(universe.own),
-        "trust": learned.trust,
-        "fills": fills,
-        "left": learned.left,
-        "doubts": describe_doubts(learned.scores, left, removal),
-        "pseudo labels": int((known & ~learned.labelled).sum()),
-    }
 
 
 # ---- training: the other parties -----------------------------------------------------------------
@@ -248,14 +231,7 @@ def obey_orders(
         while member.unfinished:
             outputs = member.outputs()
             _say(here, leader, says, outputs)
-            gradient = expect_array(
-                here.receive(leader, f"gradient of {says}"),
-                sender=leader,
-                name=f"gradient of {says}",
-                holds="float",
-                shape=outputs.shape,
-            )
-            member.learn(gradient)
+            member.learn(receive_floats(here, leader, f"gradient of {says}", outputs.shape))
 
 
 def _say(channel: Channel, leader: str, says: str, outputs: Floats) -> None:
@@ -302,13 +278,8 @@ def fuse_opinions(side: Side, share: ModelShare, offline: Sequence[str] = ()) ->
         if party == side.me:
             full = member.answer(np.arange(total))
         elif party not in offline:
-            full[:overlap] = expect_array(
-                side.channel.receive(party, "evidence"),
-                sender=party,
-                name="evidence",
-                holds="float",
-                shape=(overlap, len(fill)),
-            )
+            shape = (overlap, len(fill))
+            full[:overlap] = receive_floats(side.channel, party, "evidence", shape)
         outputs.append(full)
     if not course.switches.evidential:
         chances = add_scores(outputs)

@@ -194,8 +194,9 @@ class Removal:
             return None
         limit, average = self.limit(epoch), self.sums / np.maximum(self.counts, 1)
         rows = np.flatnonzero(self.staying & self._may_leave & (average > limit))
-        lines = [(row, epoch, average[row], limit) for row in rows]
-        self.left = np.concatenate([self.left, np.reshape(lines, (-1, 4))])
+        lines = np.empty((len(rows), 4))
+        lines[:, 0], lines[:, 1], lines[:, 2], lines[:, 3] = rows, epoch, average[rows], limit
+        self.left = np.concatenate([self.left, lines])
         self.staying[rows] = False
         self.sums[:] = 0
         self.counts[:] = 0

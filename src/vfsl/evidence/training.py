@@ -23,8 +23,14 @@ from vfsl.lead import Leader
 from vfsl.values import Array
 
 
+def receive_floats(channel: Channel, sender: str, name: str, shape: tuple[int, ...]) -> Floats:
+    """The next message of that name, which must be numbers of that shape."""
+    said = channel.receive(sender, name)
+    return expect_array(said, sender=sender, name=name, holds="float", shape=shape)
+
+
 class Remote:
-    """A party's network elsewhere, which says "evidence" or "scores" on the last order's channel."""
+    """A party's network elsewhere; it says "evidence" or "scores" where it was last ordered to."""
 
     def __init__(self, party: str, says: str, classes: int) -> None:
         self._party, self._says, self._classes = party, says, classes
@@ -37,7 +43,8 @@ class Remote:
         self._send_rows(work)
 
     def outputs(self) -> Floats:
-        return self._receive(self._sizes.pop())
+        shape = (self._sizes.pop(), self._classes)
+        return receive_floats(self.here, self._party, self._says, shape)
 
     def learn(self, gradient: Floats) -> None:
         what = f"gradient of {self._says}"
@@ -46,21 +53,13 @@ class Remote:
 
     def answer(self, rows: Numbers, with_fill: bool) -> Floats:
         self._send_rows([rows])
-        return self._receive(len(rows) + with_fill)
+        shape = (len(rows) + with_fill, self._classes)
+        return receive_floats(self.here, self._party, self._says, shape)
 
     def _send_rows(self, batches: Sequence[Numbers]) -> None:
         rows = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
         ends = np.cumsum([len(batch) for batch in batches], dtype=np.int64)
         self.here.send(self._party, "rows", {"rows": rows, "ends": ends})
-
-    def _receive(self, rows: int) -> Floats:
-        return expect_array(
-            self.here.receive(self._party, self._says),
-            sender=self._party,
-            name=self._says,
-            holds="float",
-            shape=(rows, self._classes),
-        )
 
 
 Peer = Member | Remote
@@ -105,12 +104,6 @@ class Team:
                 full[~here] = said[-1]
             outputs.append(full)
         return outputs
-
-    def answer_mean_rows(self) -> dict[str, list[float]]:
-        """What each party says of its mean row."""
-        self.order("answer", fill=True)
-        nothing = np.zeros(0, dtype=np.int64)
-        return {party: peer.answer(nothing, True)[0].tolist() for party, peer in self.peers.items()}
 
 
 # ---- one pass ------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from vfsl.completion.registry import METHODS, available
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Estimator
 from vfsl.estimators.saved import ESTIMATORS
-from vfsl.evidence import Switches
-from vfsl.evidence.risa import switches_of
+from vfsl.evidence.switches import Switches, switches_of
 from vfsl.job.mistakes import nearest_or_all, wrong
 from vfsl.pu import VFPU
 

@@ -16,9 +16,10 @@ import pandas as pd
 from vfsl.align import Limits, Normalise
 from vfsl.data import PartyTable, read_ids, read_table
 from vfsl.errors import ConfigError
+from vfsl.estimators import load_model
 from vfsl.federation import Federation
 from vfsl.job.drafting import in_options
-from vfsl.job.models import take_up_model, write_predictions
+from vfsl.job.models import write_predictions
 from vfsl.job.run import check_free, run_job
 from vfsl.job.schema import check
 from vfsl.job.steps import write_aligned
@@ -106,7 +107,7 @@ def predict_files(
             f"{run} has {len(known)} saved models ({', '.join(known) or 'none'}); "
             "name one of them by --model."
         )
-    fitted = take_up_model(run, name)
+    fitted = load_model(run, name)
     holder, column = fitted.label_
     missing = [party for party in fitted.shares_ if party not in files]
     if missing:
