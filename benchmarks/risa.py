@@ -22,7 +22,7 @@ from benchmarks.rivals import RIVALS, rival
 from benchmarks.rivals.harness import Problem
 from benchmarks.table import Outcome, judged, latex_table
 from vfsl.errors import DataError
-from vfsl.evidence.deep import need_torch
+from vfsl.evidence.risa import need_torch
 from vfsl.evidence.switches import switches_of
 from vfsl.values import Array
 
@@ -176,11 +176,11 @@ def fit_of(name: str, case: Case) -> Callable[..., Callable[..., Array]]:
     if name in RIVALS:
         return rival(name)
     from benchmarks.rivals.together import Together
-    from vfsl.evidence.course import Settings
+    from vfsl.evidence.course import Course
 
     variant = "plus" if name in ("RISA plus", WIDER) else "paper"
     switches = switches_of(variant, ABLATIONS.get(name), case.pictures)
-    return Together(Settings(switches, case.problem.learning)).fit
+    return Together(Course(switches, case.problem.learning)).fit
 
 
 # ---- tables --------------------------------------------------------------------------------------

@@ -12,9 +12,8 @@ from benchmarks.rivals.harness import Problem, View
 from vfsl.data import PartyTable, halves
 from vfsl.datasets import Dataset, available, load
 from vfsl.errors import DataError
-from vfsl.evidence.columns import KINDS
-from vfsl.evidence.encoders import CNN, MLP, Inputs, Recipe
-from vfsl.evidence.member import Learning, as_inputs
+from vfsl.evidence.encoders import CNN, MLP, Recipe
+from vfsl.evidence.networks import Inputs, Learning, as_inputs
 from vfsl.values import Array
 
 PICTURES = ("mnist", "cifar10")
@@ -89,7 +88,7 @@ def make_case(task: Task, overlap: float, seed: int) -> Case:
     orders = (np.arange(len(train)), np.concatenate([np.arange(aligned), others]))
     views, rows_to_judge = [], []
     for table, order in zip(tables, orders, strict=True):
-        columns = KINDS[recipe.columns].fit(table.take(np.arange(len(train))))
+        columns = recipe.columns.fit(table.take(np.arange(len(train))))
         inputs = as_inputs(columns.arrays(table))
         views.append(View(inputs.take(order), recipe, columns))
         rows_to_judge.append(inputs.take(np.arange(len(train), len(table))))

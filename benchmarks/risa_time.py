@@ -14,10 +14,11 @@ from vfsl.align import RowPlan, RowShare
 from vfsl.data import Kind
 from vfsl.datasets import load
 from vfsl.evidence import RISA
-from vfsl.evidence.encoders import build_network
+from vfsl.evidence.networks import build_network
 from vfsl.evidence.opinion import evidence_of, fuse, losses, opinion_of
 from vfsl.evidence.rows import deal
 from vfsl.federation import Federation
+from vfsl.progress import Event
 
 TASKS = {
     "census": Task("census", 10_000, 100, epochs=5),
@@ -79,9 +80,13 @@ def channel_epoch(task: Task) -> tuple[float, float]:
         switches=_SWITCHES,
         epochs=task.epochs,
         batch_size=task.batch_size,
-        on_event=lambda event: stamps.append(time.perf_counter()),
     )
-    risa.fit(fed, ("A", "label"))
+
+    def listen(event: Event) -> None:
+        if event.stage.startswith("epoch"):
+            stamps.append(time.perf_counter())
+
+    risa.fit(fed, ("A", "label"), on_event=listen)
     sent = sum(entry.bytes for entry in fed.transcript.entries)
     return float(np.median(np.diff(stamps))), sent / 1e6 / task.epochs
 

@@ -294,7 +294,7 @@ def test_rows_that_cannot_be_held_out(old, new, words, tmp_path, monkeypatch, ca
 
 
 def test_risa_without_torch_is_one_sentence(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("vfsl.evidence.deep.find_spec", lambda name: None)
+    monkeypatch.setattr("vfsl.evidence.risa.find_spec", lambda name: None)
     write_case(tmp_path, HEAD + RISA)
     assert vfsl(monkeypatch, "run", tmp_path / "job.toml", "--out", tmp_path / "out") == 2
     printed = capsys.readouterr().err

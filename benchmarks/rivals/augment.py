@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from vfsl.evidence.encoders import CNN, Inputs, Recipe
+from vfsl.evidence.encoders import CNN, Recipe
+from vfsl.evidence.networks import Inputs
 
 _KEEP, _NOISE, _SHIFT = 0.8, 0.1, 2
 

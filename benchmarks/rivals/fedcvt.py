@@ -29,7 +29,7 @@ from benchmarks.rivals.harness import (
     optimise,
     part,
 )
-from vfsl.evidence.encoders import Inputs, linear
+from vfsl.evidence.networks import Inputs, linear
 from vfsl.values import Array
 
 TEMPERATURE = 0.5

@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from benchmarks.rivals.augment import strong, weak
 from benchmarks.rivals.harness import Batches, Fitted, Problem, evaluate, optimise, part
-from vfsl.evidence.encoders import Inputs, linear
+from vfsl.evidence.networks import Inputs, linear
 from vfsl.evidence.rows import Numbers
 from vfsl.values import Array
 

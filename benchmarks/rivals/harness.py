@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vfsl.evidence.columns import Columns
-from vfsl.evidence.encoders import Inputs, Recipe, build_body, linear
-from vfsl.evidence.member import Learning
+from vfsl.evidence.encoders import Columns, Recipe
+from vfsl.evidence.networks import Inputs, Learning, build_body, linear
 from vfsl.evidence.rows import UNKNOWN, Numbers
 from vfsl.values import Array
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from benchmarks.rivals.harness import Batches, Fitted, Problem, label_tensor, optimise
 from benchmarks.rivals.vfl import Split, predictor
-from vfsl.evidence.encoders import Inputs
+from vfsl.evidence.networks import Inputs
 from vfsl.values import Array
 
 

@@ -25,9 +25,8 @@ from benchmarks.rivals.harness import (
     part,
 )
 from benchmarks.rivals.vfl import Split
-from vfsl.evidence.encoders import Inputs, linear
-from vfsl.evidence.rows import Numbers
-from vfsl.evidence.selftrain import pseudo_labels
+from vfsl.evidence.networks import Inputs, linear
+from vfsl.evidence.rows import Numbers, pseudo_labels
 from vfsl.values import Array
 
 RECONSTRUCTION = MAP = 0.1

@@ -16,7 +16,8 @@ from torch.nn import functional
 from benchmarks.rivals.augment import corrupted, strong
 from benchmarks.rivals.harness import Batches, Fitted, Problem, label_tensor, optimise
 from benchmarks.rivals.vfl import Split, predictor
-from vfsl.evidence.encoders import CNN, linear
+from vfsl.evidence.encoders import CNN
+from vfsl.evidence.networks import linear
 
 PROJECTION = 64
 

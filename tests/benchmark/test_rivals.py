@@ -23,9 +23,8 @@ from benchmarks.rivals import (  # noqa: E402
 )
 from benchmarks.rivals.harness import Batches, Problem, View  # noqa: E402
 from vfsl.evidence import MLP  # noqa: E402
-from vfsl.evidence.columns import Arrays, PixelColumns  # noqa: E402
-from vfsl.evidence.encoders import Inputs  # noqa: E402
-from vfsl.evidence.member import Learning, as_inputs  # noqa: E402
+from vfsl.evidence.encoders import Arrays, PixelColumns  # noqa: E402
+from vfsl.evidence.networks import Inputs, Learning, as_inputs  # noqa: E402
 
 
 def digits(rows=600, overlap=120, epochs=3):

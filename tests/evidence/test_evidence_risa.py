@@ -13,7 +13,8 @@ import vfsl.evidence
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators import ModelShare
 from vfsl.evidence import CNN, RISA
-from vfsl.evidence.switches import Switches
+from vfsl.evidence.switches import PAPER, Switches, switches_of
+from vfsl.progress import Event
 
 torch = pytest.importorskip("torch")
 SHORT = {"epochs": 6, "batch_size": 32, "self_steps": 40}
@@ -169,17 +170,24 @@ def test_without_a_row_to_judge_by_others_have_a_quarter_of_the_trust(cases):
 
 def test_progress_is_told(cases):
     heard = []
-    RISA(on_event=heard.append, **SHORT).fit(cases.federation(), cases.label)
-    assert [event["epoch"] for event in heard] == [1, 2, 3, 4, 5, 6]
-    assert {"loss", "rows", "uncertainty", "epochs"} <= set(heard[0])
+    fed = cases.federation()
+    RISA(**SHORT).fit(fed, cases.label, on_event=heard.append)
+    epochs = [event for event in heard if event.stage.startswith("epoch")]
+    assert epochs == [Event("train risa", f"epoch {n}", n, 6) for n in range(1, 7)]
+    assert (heard[0].stage, heard[-1].stage) == ("start", "end")
+    assert {"loss", "rows", "uncertainty"} <= set(fed.record.steps[-1].rounds[0])
 
 
 def test_parties_divide_the_threads_of_the_machine(cases):
     before, seen = torch.get_num_threads(), set()
     torch.set_num_threads(4)
     try:
-        risa = RISA(on_event=lambda _: seen.add(torch.get_num_threads()), **SHORT)
-        risa.fit(cases.federation(), cases.label)
+
+        def listen(event):
+            if event.stage.startswith("epoch"):
+                seen.add(torch.get_num_threads())
+
+        RISA(**SHORT).fit(cases.federation(), cases.label, on_event=listen)
         assert (seen, torch.get_num_threads()) == ({2}, 4)
     finally:
         torch.set_num_threads(before)
@@ -231,9 +239,9 @@ def test_a_new_class_at_scoring_is_one_sentence(cases, fitted):
 
 def test_without_torch_everything_imports_and_fitting_says_so():
     code = (
-        "import sys, vfsl.evidence, vfsl.evidence.deep\n"
+        "import sys, vfsl.evidence\n"
         "assert 'torch' not in sys.modules\n"
-        "vfsl.evidence.deep.find_spec = lambda name: None\n"
+        "vfsl.evidence.risa.find_spec = lambda name: None\n"
         "try: vfsl.evidence.RISA().fit(None, ('A', 'y'))\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
@@ -244,5 +252,12 @@ def test_without_torch_everything_imports_and_fitting_says_so():
     )
 
 
-def test_the_default_switches_are_the_paper():
-    assert Switches() == vfsl.evidence.PAPER
+def test_switches_are_named_and_checked():
+    assert switches_of("paper", None) == PAPER == Switches()
+    assert switches_of("plus", {"self_train": False}).self_train is False
+    with pytest.raises(ConfigError, match="switches parameter of RISA must name some of impute"):
+        switches_of("plus", {"self_trian": False})
+    with pytest.raises(ConfigError, match="variant parameter of RISA"):
+        switches_of("best", None)
+    with pytest.raises(ConfigError, match="absent parameter of RISA's switches must be one of"):
+        switches_of("plus", {"absent": "zero"})

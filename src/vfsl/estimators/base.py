@@ -9,7 +9,7 @@ known by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
@@ -129,6 +129,15 @@ class Estimator(ABC):
     def check(self) -> None:
         """Refuse parameters that cannot be used."""
         check_params(self)
+
+    def saved_settings(self, parties: Sequence[str]) -> dict[str, Any]:
+        """The parameters that make the same model of these parties again, as plain values."""
+        return settings_of(self)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """The model whose `saved_settings` these are."""
+        return cls(**settings)
 
     # ---- what users call ------------------------------------------------------------------------
 
@@ -306,6 +315,19 @@ class Estimator(ABC):
                 scores = scores_with_kept(share, places, scores)
             outcome.metrics = self.measure_quality(share, np.asarray(scores), part.target)
         return scores
+
+    def answer_all(
+        self,
+        site: Site,
+        channel: Channel,
+        label: tuple[str, str],
+        *,
+        share: ModelShare | None = None,
+        places: Array | None = None,
+    ) -> Answer | None:
+        """`answer` for every row that the model can say something of, at the label holder."""
+        scores = self.answer(site, channel, label, share=share, places=places)
+        return None if scores is None or share is None else self.interpret(site, share, scores)
 
     # ---- how scores become predictions, at the label holder -------------------------------------
 

@@ -177,10 +177,9 @@ def predict_to_file(
     """Predict the aligned rows, and write them with their ids at the label holder."""
     if not _takes_part(site, model.scores_need_key_holder):
         return
-    scores = model.answer(site, channel, label, share=share, places=places)
-    if scores is None or share is None:
+    answer = model.answer_all(site, channel, label, share=share, places=places)
+    if answer is None:
         return
-    answer = model.interpret(site, share, scores)
     table = site.own_table().take(answer.rows)
     frame = table.to_frame()[list(table.id_columns)].assign(**_name_columns(answer, label[1]))
     write_table(frame, path)

@@ -9,11 +9,11 @@ torch = pytest.importorskip("torch")
 
 from benchmarks.rivals.harness import Problem, View  # noqa: E402
 from benchmarks.rivals.together import Together  # noqa: E402
-from vfsl.evidence import MLP, PAPER, PLUS_TABLES, course, selftrain  # noqa: E402
-from vfsl.evidence.columns import Arrays, PixelColumns  # noqa: E402
-from vfsl.evidence.course import Settings  # noqa: E402
-from vfsl.evidence.member import Learning, as_inputs  # noqa: E402
-from vfsl.evidence.rows import UNKNOWN  # noqa: E402
+from vfsl.evidence import MLP, PAPER, PLUS_TABLES, course  # noqa: E402
+from vfsl.evidence.course import Course  # noqa: E402
+from vfsl.evidence.encoders import Arrays, PixelColumns  # noqa: E402
+from vfsl.evidence.networks import Learning, as_inputs  # noqa: E402
+from vfsl.evidence.rows import UNKNOWN, pseudo_labels  # noqa: E402
 
 
 def digits(seed, rows=700, overlap=100):
@@ -36,14 +36,14 @@ def digits(seed, rows=700, overlap=100):
     return problem, (half(test, 0), half(test, 1)), data.target[test]
 
 
-def flipping(monkeypatch, share, seed=0):
-    """Pseudo labels of which that share is wrong on purpose; returns who was flipped."""
+def flip_labels(monkeypatch, fraction, seed=0):
+    """Make that fraction of pseudo labels wrong on purpose; returns who was flipped."""
     flipped = {}
 
     def labels(chances, least):
-        given = selftrain.pseudo_labels(chances, least)
+        given = pseudo_labels(chances, least)
         rng = np.random.default_rng(seed)
-        wrong = rng.random(len(given)) < share
+        wrong = rng.random(len(given)) < fraction
         flipped["rows"] = wrong[given >= 0]
         other = (given + rng.integers(1, 10, len(given))) % 10
         return np.where(wrong & (given >= 0), other, given)
@@ -53,7 +53,7 @@ def flipping(monkeypatch, share, seed=0):
 
 
 def accuracy(switches, problem, test, truth):
-    model = Together(Settings(switches, problem.learning, tau_p=0.4))
+    model = Together(Course(switches, problem.learning, tau_p=0.4))
     fitted = model.fit(problem, np.random.default_rng(0))
     return (fitted(*test).argmax(axis=1) == truth).mean(), model.learned_
 
@@ -73,10 +73,10 @@ def test_flipped_pseudo_labels_are_found_and_hurt_less(monkeypatch):
         problem, test, truth = digits(seed)
         for name, switches in variants.items():
             found = {}
-            for share in (0.0, 0.3):
-                flipped = flipping(monkeypatch, share)
-                found[share], learned = accuracy(switches, problem, test, truth)
-                if name == "plus" and share:
+            for fraction in (0.0, 0.3):
+                flipped = flip_labels(monkeypatch, fraction)
+                found[fraction], learned = accuracy(switches, problem, test, truth)
+                if name == "plus" and fraction:
                     pseudo = ~learned.labelled & (learned.labels >= 0)
                     separation.append(roc_auc_score(flipped["rows"], learned.scores[pseudo]))
                     assert {line["label"] for line in learned.left} == {"pseudo"}
