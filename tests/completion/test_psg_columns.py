@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-
 from vfsl.completion.calibrating import log_errors
+from vfsl.completion.targets import restored, tamed, target_of
+
 from vfsl.completion.columns import (
     CARE,
     MEAN,
@@ -17,7 +18,6 @@ from vfsl.completion.columns import (
     verdict,
 )
 from vfsl.completion.crossfit import Fold, skill
-from vfsl.completion.targets import restored, tamed, target_of
 from vfsl.data import PartyTable
 from vfsl.errors import DataError
 

@@ -7,18 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from psg_cases import PLAIN, frames, run, sides
 from sklearn.linear_model import LogisticRegression
-
-from vfsl.channel import Transcript
-from vfsl.completion.bases import Pair, RidgeBase
 from vfsl.completion.calibrating import (
     ClassScale,
     ErrorScale,
     draw_parts,
     plain_chances,
 )
-from vfsl.completion.crossfit import CrossFit, mean_of_others, shares_of_others, skill
 from vfsl.completion.leave_one_out import known_shares, leverages, residual_factors
 from vfsl.completion.targets import merge_rare, target_of
+
+from vfsl.channel import Transcript
+from vfsl.completion.bases import Pair, RidgeBase
+from vfsl.completion.crossfit import CrossFit, mean_of_others, shares_of_others, skill
 from vfsl.completion.vfpum import prepared
 from vfsl.data import PartyTable
 from vfsl.estimators import XGB, Roles

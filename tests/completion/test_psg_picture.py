@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from psg_cases import federation
+from vfsl.completion.picture import baselines, confidence_by_round, distribution, picture
 
 from vfsl.completion.fedpsg import FedPSG
-from vfsl.completion.picture import baselines, confidence_by_round, distribution, picture
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ from functools import partial
 import numpy as np
 import pytest
 from psg_cases import PLAIN, frames, run, sides
+from vfsl.completion.shift import MeasureShift
 
 from vfsl.channel import Transcript, run_together
 from vfsl.completion.bases import Pair, RidgeBase
 from vfsl.completion.crossfit import CrossFit
-from vfsl.completion.shift import MeasureShift
 from vfsl.completion.vfpum import VFPUM
 from vfsl.estimators import Roles
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-
-from vfsl.completion.crossfit import Fold, skill
 from vfsl.completion.routing import best_tau, by_association, by_skill
 from vfsl.completion.targets import target_of
+
+from vfsl.completion.crossfit import Fold, skill
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from vfsl.completion.selection import (
     Moves,
     class_confidence,
@@ -12,6 +11,7 @@ from vfsl.completion.selection import (
     top_share,
     value_confidence,
 )
+
 from vfsl.errors import DataError
 
 

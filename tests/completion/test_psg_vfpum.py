@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from psg_cases import PLAIN, frames, run, sides
 from sklearn.linear_model import Ridge
+from vfsl.completion.found import ALL_MOVED, ALL_ROUNDS, NOBODY, STOPPED
+from vfsl.completion.pieces import places_of
+from vfsl.completion.sides import principal
 
 from vfsl.channel import Transcript, run_together
 from vfsl.completion.bases import BASES, Pair, RidgeBase, make_pair
 from vfsl.completion.crossfit import CrossFit
-from vfsl.completion.found import ALL_MOVED, ALL_ROUNDS, NOBODY, STOPPED
-from vfsl.completion.pieces import places_of
-from vfsl.completion.sides import principal
 from vfsl.completion.vfpum import VFPUM
 from vfsl.errors import ConfigError
 from vfsl.estimators import XGB, LogisticRegression, Roles

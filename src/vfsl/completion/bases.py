@@ -126,8 +126,9 @@ class Pair:
     @property
     def rare_rows(self) -> float:
         """How many rows per column a value must have for a linear base to predict it by itself."""
-        linear = isinstance(self.numbers, LinearRegression)
-        return float(self.numbers.rare_rows_per_column) if linear else 0.0
+        if not isinstance(self.numbers, LinearRegression):
+            return 0.0
+        return float(self.numbers.rare_rows_per_column)
 
     def name_of(self, *, classes: bool) -> str:
         """The name of what predicts such a column."""
@@ -277,7 +278,11 @@ def prepare_given(part: Part, pair: Pair) -> tuple[Part, Components | None]:
 
 
 def make_context(
-    party: str, pair: Pair, rows: int, context: PartyTable | None = None, without: Sequence[str] = ()
+    party: str,
+    pair: Pair,
+    rows: int,
+    context: PartyTable | None = None,
+    without: Sequence[str] = (),
 ) -> PartyTable:
     """The missing party's own columns for all rows: preliminary ones, or none.
 

@@ -19,16 +19,40 @@ from vfsl.completion import fidelity
 from vfsl.completion.calibration import Shift
 from vfsl.completion.columns import CARE, MEAN, USE, Filled, Target
 from vfsl.completion.fidelity import ks_complement, tv_complement
-from vfsl.completion.routing import Route
 from vfsl.data import Kind, PartyTable
 from vfsl.data.aggregates import LEAST, histogram, level_counts
 from vfsl.data.checks import counted
 from vfsl.values import Array
 
+HIGH, LOW, CONSTANT = "high", "low", "constant"
+RARE = "rare values"  # why a column is routed: its values are too rare for a linear base
 # A page with more charts than that is not read; the table has all columns.
 _MOST_CHARTS = 60
 # Held-out cells of a completed column, and what mean, mode and hot-deck would have scored.
 _MEASURES = ("skill", "rmse / deviation", "accuracy", "shape")
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where a column goes, and by which number.
+
+    Attributes
+    ----------
+    column : str
+    route : {"high", "low", "constant"}
+        VFPU-M, a local method, or a column with one value only.
+    by : {"association", "skill", "constant", "known cells", "rare values"}
+    measure : float
+        μ_q, or the cross-validated skill.
+    threshold : float
+        What the measure had to exceed.
+    """
+
+    column: str
+    route: str
+    by: str
+    measure: float
+    threshold: float
 
 
 @dataclass(eq=False)
@@ -99,7 +123,7 @@ class Completion:
 
     @cached_property
     def intervals(self) -> pd.DataFrame:
-        """For each numeric cell the bounds that hold a fraction 1 − ``miss`` of the truth, by id."""
+        """Bounds of each numeric cell that hold a fraction 1 − ``miss`` of the truth, by id."""
         blocks = {}
         for name, column in self.columns.items():
             if not column.target.classes:
@@ -191,26 +215,13 @@ def _mean_of_pairs(pairs: pd.Series[Any], name: str) -> float:
     return float(values.mean()) if values.size else np.nan
 
 
-def whole_table(completion: Completion, columns: Mapping[str, Filled] | None = None) -> PartyTable:
-    """The missing party's columns for common rows and, completed, for the remaining ones.
-
-    Parameters
-    ----------
-    columns : mapping, optional
-        What remaining rows carry, where that is not what was completed.
-    """
-    columns = completion.columns if columns is None else columns
-    common = completion.common
+def whole_table(common: PartyTable, columns: Mapping[str, Filled]) -> PartyTable:
+    """The missing party's columns for common rows and, completed, for the remaining ones."""
     real = common.without([name for name in common.columns if name not in columns])
+    made = {name: one.target.restore(one.values, one.present) for name, one in columns.items()}
     frame = pd.DataFrame(
         {
-            name: pd.concat(
-                [
-                    real.frame[name],
-                    columns[name].target.restore(columns[name].values, columns[name].present),
-                ],
-                ignore_index=True,
-            )
+            name: pd.concat([real.frame[name], made[name]], ignore_index=True)
             for name in real.columns
         }
     )

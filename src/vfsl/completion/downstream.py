@@ -70,8 +70,8 @@ class CompletedRows:
 
 def save_completed_rows(completion: Completion, folder: Path) -> None:
     """Keep what a later step trains on, at the missing party."""
-    table = replace(whole_table(completion), id_columns=(_ROW,))
-    write_table(table, folder / "rows.parquet")
+    whole = whole_table(completion.common, completion.columns)
+    write_table(replace(whole, id_columns=(_ROW,)), folder / "rows.parquet")
     sure = completion.row_confidence.to_numpy(dtype=np.float64)
     store.write_arrays(folder / "confidence.npz", {"confidence": sure})
 
@@ -199,20 +199,20 @@ WAYS = (
 
 def make_fills(completion: Completion, rng: np.random.Generator) -> dict[str, PartyTable]:
     """The missing party's columns for all rows, by what remaining rows carry."""
-    columns, others = completion.columns, len(completion.ids)
+    columns, common = completion.columns, completion.common
     means = {
-        name: fill_by_baseline(column.target, others, completion.folds, "low", "mean")
+        name: fill_by_baseline(column.target, len(completion.ids), completion.folds, "low", "mean")
         for name, column in columns.items()
     }
     draws = {name: column.draw(rng) for name, column in columns.items()}
-    completed, common = whole_table(completion), len(completion.common)
+    completed = whole_table(common, columns)
     weak = [name for name, column in columns.items() if not column.helps]
     return {
         "completed": completed,
-        "mean": whole_table(completion, means),
-        "drawn": whole_table(completion, draws),
-        "nothing": _leave_missing(completed, common, list(columns)),
-        "gated": _leave_missing(completed, common, weak),
+        "mean": whole_table(common, means),
+        "drawn": whole_table(common, draws),
+        "nothing": _leave_missing(completed, len(common), list(columns)),
+        "gated": _leave_missing(completed, len(common), weak),
     }
 
 

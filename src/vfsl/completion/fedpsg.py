@@ -13,7 +13,7 @@ party's remaining rows; only the given party knows whose rows these are.
 
 from __future__ import annotations
 
-from collections import Counter
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -21,44 +21,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from vfsl.channel import Channel, expect_integer
 from vfsl.completion.bases import Pair, make_pair
-from vfsl.completion.calibration import MeasureShift, Shift
-from vfsl.completion.columns import Filled, Fold, Target, fill_by_baseline, make_target, shrink, skill
-from vfsl.completion.completed import (
-    Completion,
-    note_rare,
-    note_targets,
-    note_unseen,
-    note_views,
-    picture,
-    whole_table,
-)
+from vfsl.completion.calibration import MeasureShift
+from vfsl.completion.completed import Completion, picture
 from vfsl.completion.crossfit import CrossFit
 from vfsl.completion.ensembles import method_name
-from vfsl.completion.pseudo_labels import ColumnModels, Found
-from vfsl.completion.recommend import recommend
-from vfsl.completion.routing import (
-    CONSTANT,
-    HIGH,
-    LOW,
-    RARE,
-    LowRoute,
+from vfsl.completion.missing import (
+    ASSOCIATION,
+    CROSS_FIT,
+    DIRECT,
+    SHIFT,
+    VFPU_M,
     Method,
-    Route,
-    find_best_tau,
-    route_by_association,
-    route_by_skill,
+    MissingParty,
 )
+from vfsl.completion.recommend import recommend
 from vfsl.completion.vfpum import VFPUM, Stop
-from vfsl.data import PartyTable, check_labels
-from vfsl.data.checks import counted
+from vfsl.data import check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.estimators.association import Association
 from vfsl.federation import Federation
-from vfsl.lead import Follower, Leader, disclose_orders
+from vfsl.lead import Follower, disclose_orders
 from vfsl.params import check_params, documented, param
 from vfsl.parts import Part
 from vfsl.progress import OnEvent
@@ -66,25 +50,14 @@ from vfsl.site import Outcome, Site
 from vfsl.store import Checkpoints
 from vfsl.values import Disclosure, Disclosures
 
-LEAST_OVERLAP = 30
-# A column with fewer known cells on the common rows is not worth a model.
-LEAST_KNOWN = 30
-# The parts between the parties.
-ASSOCIATION, CROSS_FIT, VFPU_M, DIRECT, SHIFT = (
-    "association",
-    "cross-fit",
-    "vfpu-m",
-    "direct model",
-    "shift",
-)
-_MOST = 1 << 40
-
 DISCLOSURES: Disclosures = {
     "size": Disclosure(
         dict, "how many rows that are not common and how many columns the sender has"
     ),
     **disclose_orders("which part of the completion comes next, and by which base"),
 }
+
+Ask = tuple[Literal["disclosure", "output"], str]
 
 # What a preset stands for, where a parameter is left to it.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -114,6 +87,13 @@ def check_pair(given: str, missing: str, aligned: Iterable[str]) -> None:
             f"made up for rows that {missing} has and {others[0]} lacks; align {given} and "
             f"{missing} in a step of their own before completing."
         )
+
+
+def _as_in_vfpum(name: str, *, preset: bool = False) -> Any:
+    """A parameter that VFPUM declares; left to the preset where that says so."""
+    declared = VFPUM.__dataclass_fields__[name]
+    default = None if preset else declared.default
+    return dataclasses.field(default=default, metadata=declared.metadata)
 
 
 @documented
@@ -146,26 +126,11 @@ class FedPSG:
         "The federated estimator of VFPU-M: linear, rf, gbdt, xgb, lgb or a Pair. Of several the "
         "best of each column is taken.",
     )
-    alpha: float = param(0.8, "Least confidence of a pseudo-label (α).", ge=0, le=1)
-    k: float = param(
-        0.1, "The fraction of the confident rows that a round takes, rounded up.", gt=0, le=1
-    )
-    rounds: int | None = param(
-        None,
-        "Maximum number of rounds of VFPU-M: 1 by default, 10 in the papers' preset. Each round "
-        "shows the missing party one more prediction per remaining row and column.",
-        ge=1,
-    )
-    confidence: Literal["seed", "spread"] | None = param(
-        None,
-        "For numbers: 1 − |ŷ − μ|/σ as in the papers ('seed'), or how small an error is to be "
-        "expected of the prediction ('spread').",
-    )
-    context: Literal["none", "preliminary"] | None = param(
-        None,
-        "Whether the missing party's other columns take part in VFPU-M, on remaining rows by a "
-        "first fill.",
-    )
+    alpha: float = _as_in_vfpum("alpha")
+    k: float = _as_in_vfpum("k")
+    rounds: int | None = _as_in_vfpum("rounds", preset=True)
+    confidence: Literal["seed", "spread"] | None = _as_in_vfpum("confidence", preset=True)
+    context: Literal["none", "preliminary"] | None = _as_in_vfpum("context", preset=True)
     remainder: Method = param(
         "predict",
         "Cells that never got a pseudo-label: the last model's prediction ('predict'; their round "
@@ -181,7 +146,7 @@ class FedPSG:
     )
     folds: int = param(5, "Folds of held-out predictions.", ge=2)
     miss: float = param(
-        0.1, "The fraction of truth that intervals and class sets may leave out.", ge=0, le=1
+        0.1, "The fraction of truth that intervals and class sets may leave out.", gt=0, lt=1
     )
     shift: Literal["auto", "none"] = param(
         "auto",
@@ -195,8 +160,9 @@ class FedPSG:
     )
     preset: Literal["default", "seed"] = param(
         "default",
-        "What parameters that are not given stand for: what measured best ('default'), or what "
-        "the papers have ('seed').",
+        "What parameters that are not given stand for. 'default' is what measured best: rounds=1, "
+        "confidence='spread', context='none', shrink=True; 'seed' is what the papers have: "
+        "tau=0.5, rounds=10, confidence='seed', context='preliminary', shrink=False.",
     )
 
     def fit_complete(
@@ -258,9 +224,9 @@ class FedPSG:
         check_pair(given, missing, site.standing.aligned)
         talk, before = channel.within("lead", DISCLOSURES), len(site.outcomes)
         with site.records("completion", talk, how.describe(given, missing)) as outcome:
-            parts = _JointParts(how, site, channel, given, missing)
+            parts = JointParts(how, site, channel, given, missing)
             if site.me == missing:
-                done = _Missing(how, site, parts, talk).complete()
+                done = MissingParty(parts, talk).complete()
                 outcome.details = {"given": given, "missing": missing, **picture(done)}
                 outcome.metrics = {"columns": len(done.columns), "rows": len(done.ids)}
                 outcome.metrics |= outcome.details["verdicts"]
@@ -272,17 +238,17 @@ class FedPSG:
         outcome.seconds -= sum(one.seconds for one in site.outcomes[before:-1])
         return done
 
-    def asks(self) -> tuple[tuple[Literal["disclosure", "output"], str], ...]:
+    def asks(self) -> tuple[Ask, ...]:
         """What a completion reveals or delivers beyond the defaults, by its name in party.toml."""
-        how = self.resolve()
-        asked = {
-            "repeated predictions": (how.rounds or 1) > 1,
-            "tree partitions": not all(pair.linear for pair in how.pairs()),
-            "associations": how.tau is not None,
-            "row differences": how.shift != "none",
+        parts, pairs = self.resolve().joint_parts(), self.pairs()
+        reveals = {
+            "repeated predictions": VFPU_M in parts,
+            "tree partitions": not all(pair.linear for pair in pairs),
+            "associations": ASSOCIATION in parts,
+            "row differences": SHIFT in parts,
         }
-        reveals = tuple(("disclosure", name) for name, asks in asked.items() if asks)
-        return (*reveals, ("output", "completed columns"))
+        asked: list[Ask] = [("disclosure", name) for name, yes in reveals.items() if yes]
+        return (*asked, ("output", "completed columns"))
 
     def resolve(self) -> FedPSG:
         """The same, checked, with what the preset says where a parameter was not given."""
@@ -293,6 +259,17 @@ class FedPSG:
         return replace(
             self, **{name: preset[name] for name in preset if getattr(self, name) is None}
         )
+
+    def joint_parts(self) -> set[str]:
+        """The parts between the parties that may come, once the preset is filled in."""
+        may_come = {
+            ASSOCIATION: self.tau is not None,
+            CROSS_FIT: True,
+            VFPU_M: (self.rounds or 1) > 1,
+            DIRECT: True,
+            SHIFT: self.shift != "none",
+        }
+        return {part for part, may in may_come.items() if may}
 
     def pairs(self) -> list[Pair]:
         """The bases as estimators."""
@@ -317,7 +294,7 @@ class FedPSG:
 
 
 @dataclass(eq=False)
-class _JointParts:
+class JointParts:
     """One party's side of the parts that need several parties, in the order of the leader."""
 
     how: FedPSG
@@ -360,13 +337,15 @@ class _JointParts:
         elif do == SHIFT:
             side = MeasureShift()
         else:
-            side = self.make_vfpum(pair, do)
+            names = ("alpha", "k", "rounds", "confidence", "context", "stop")
+            side = VFPUM(pair, **{name: getattr(self.how, name) for name in names})
+            side.rounds = side.rounds if do == VFPU_M else 1
         settings |= {"scheme": roles.scheme, "security": roles.security}
 
         def run(**own: Any) -> Any:
             if do != ASSOCIATION:
                 own["rng"] = site.private_rng(do)
-            if do in (CROSS_FIT, VFPU_M, DIRECT):
+            if do not in (ASSOCIATION, SHIFT):
                 facts = [settings, name, list(own.get("columns", []))]
                 self._kept.append(site.checkpoints(name, *facts))
                 own["kept"] = self._kept[-1]
@@ -375,23 +354,23 @@ class _JointParts:
         with site.records(do, here, settings) as outcome:
             yield run, outcome
 
-    def make_vfpum(self, pair: Pair, do: str) -> VFPUM:
-        """VFPU-M with its rounds, or as a direct model."""
-        how = self.how
-        rounds = how.rounds if do == VFPU_M else 1
-        return VFPUM(pair, how.alpha, how.k, rounds, how.confidence, how.context, how.stop)
+    def own_part(self) -> Part:
+        """The party's rows; ConfigError where it has none."""
+        if self.part is None:
+            raise ConfigError(f"Party {self.site.me!r} needs its table to complete it.")
+        return self.part
 
     def follow(self, talk: Channel) -> None:
         """Do what the missing party orders, until it says that this was all."""
         if self.part is not None:
             columns = len(self.part.table.features)
             talk.send(self.missing, "size", {"rows": len(self.part.rest), "columns": columns})
-        most = len(self.pairs) - 1
+        allowed, most = self.how.joint_parts(), len(self.pairs) - 1
         for _, _, order in Follower(talk, self.missing):
             base = expect_integer(
                 order.get("base"), sender=self.missing, name="base", low=0, high=most
             )
-            if order["do"] not in (ASSOCIATION, CROSS_FIT, VFPU_M, DIRECT, SHIFT):
+            if order.get("do") not in allowed:
                 raise ProtocolError(f"Party {self.missing!r} ordered unknown work.", self.missing)
             with self.play(order["do"], base) as (run, _):
                 run()
@@ -400,244 +379,3 @@ class _JointParts:
         """Remove what was kept of the parts, once all are done."""
         for kept in self._kept:
             kept.clear()
-
-
-# ---- the missing party --------------------------------------------------------------------------
-
-
-class _Missing:
-    """The missing party's work: it orders joint parts and does all else by itself."""
-
-    def __init__(self, how: FedPSG, site: Site, parts: _JointParts, talk: Channel) -> None:
-        self._how, self._site, self._parts = how, site, parts
-        if parts.part is None:
-            raise ConfigError(f"Party {site.me!r} needs its table to complete it.")
-        self._common = parts.part.table.take(parts.part.rows)
-        given = parts.given
-        size = talk.receive(given, "size")
-        self._others, self._columns = (
-            expect_integer(size.get(name), sender=given, name=name, low=0, high=_MOST)
-            for name in ("rows", "columns")
-        )
-        count = len(self._common)
-        if count < LEAST_OVERLAP:
-            raise DataError(
-                f"Parties {given} and {site.me} have {counted(count, 'row')} in common; "
-                f"completion needs at least {LEAST_OVERLAP}. Check how ids are written, or train "
-                f"on {given}'s columns alone."
-            )
-        if not self._others:
-            raise DataError(
-                f"Party {given} has no row that {site.me} lacks: there is nothing to complete."
-            )
-        self._leader = Leader(talk, (), (given, site.terms.key_holder))
-        # Exact predictions per remaining row that the missing party has seen.
-        self._views = 0
-
-    def complete(self) -> Completion:
-        """All columns in turn: those that can be predicted, then the others by local methods."""
-        targets = [make_target(self._common, name) for name in self._common.features]
-        constant = [target for target in targets if target.constant]
-        scarce = [one for one in targets if _is_scarce(one) and not one.constant]
-        live = [one for one in targets if not _is_scarce(one) and not one.constant]
-        routes, folds, choice = self._route(live) if live else ([], {}, {})
-        routes += [Route(target.name, CONSTANT, "constant", 0.0, 0.0) for target in constant]
-        routes += [
-            Route(target.name, LOW, "known cells", float(target.known.sum()), LEAST_KNOWN)
-            for target in scarce
-        ]
-        where = {route.column: route.route for route in routes}
-        high = [target for target in live if where[target.name] == HIGH]
-        low = [target for target in live if where[target.name] == LOW] + scarce
-        filled = self._predict(high, folds, choice, VFPU_M if self._how.rounds > 1 else DIRECT, HIGH)
-        filled = self._fill_remainder(high, filled)
-        filled |= self._complete_low(low, folds, choice, filled)
-        filled |= {one.name: self._fill(one, CONSTANT, "constant") for one in constant}
-        names = [target.name for target in targets]
-        shift = self._measure_shift()
-        self._leader.end()
-        return Completion(
-            {name: filled[name] for name in names},
-            sorted(routes, key=lambda route: names.index(route.column)),
-            np.arange(self._others),
-            self._common,
-            self._how.miss,
-            self._how.folds,
-            shift,
-            self._notes(constant, scarce, routes),
-        )
-
-    # ---- parts with the others --------------------------------------------------------------
-
-    @contextmanager
-    def _order(self, do: str, base: int = 0) -> Iterator[tuple[Callable[..., Any], Outcome]]:
-        self._leader.order(do, base=base)
-        with self._parts.play(do, base) as (run, outcome):
-            yield run, outcome
-
-    def _route(self, live: Sequence[Target]) -> tuple[list[Route], dict[str, Fold], dict[str, int]]:
-        """Routes, held-out predictions by column, and which base was best for it."""
-        tau = self._how.tau
-        folds, choice = self._cross_fit([target.name for target in live])
-        skills = {name: self._skill(fold) for name, fold in folds.items()}
-        rare = [
-            Route(target.name, LOW, RARE, 0.0, 0.0) for target in live if target.name not in folds
-        ]
-        if tau is None:
-            return route_by_skill(skills) + rare, folds, choice
-        with self._order(ASSOCIATION) as (run, outcome):
-            measured = run()
-            outcome.metrics = {"columns": len(measured)}
-        strengths = {name: float(measured[name]) for name in folds}
-        level = find_best_tau(strengths, skills) if tau == "auto" else float(tau)
-        return route_by_association(strengths, level) + rare, folds, choice
-
-    def _cross_fit(self, names: Sequence[str]) -> tuple[dict[str, Fold], dict[str, int]]:
-        best: dict[str, Fold] = {}
-        choice: dict[str, int] = {}
-        for number in range(len(self._parts.pairs)):
-            with self._order(CROSS_FIT, number) as (run, outcome):
-                found = run(columns=names, tell=partial(self._site.tell, CROSS_FIT))
-                skills = {name: self._skill(fold)[0] for name, fold in found.items()}
-                outcome.metrics = {name: round(value, 3) for name, value in skills.items()}
-            for name, fold in found.items():
-                if name not in best or skills[name] > self._skill(best[name])[0]:
-                    best[name], choice[name] = fold, number
-        return best, choice
-
-    def _skill(self, fold: Fold) -> tuple[float, float]:
-        """The skill of predictions as they will be given, and its error."""
-        return skill(shrink(fold, self._how.folds)[0] if self._how.shrink else fold)
-
-    def _predict(
-        self,
-        targets: Sequence[Target],
-        folds: Mapping[str, Fold],
-        choice: Mapping[str, int],
-        do: str,
-        route: str,
-    ) -> dict[str, Filled]:
-        """VFPU-M or direct models for these columns, those of each base together."""
-        filled: dict[str, Filled] = {}
-        for number, pair in enumerate(self._parts.pairs):
-            names = [target.name for target in targets if choice[target.name] == number]
-            if not names:
-                continue
-            own: dict[str, Any] = {"columns": names, "folds": {n: folds[n] for n in names}}
-            if self._how.context == "preliminary":
-                own["context"] = self._preliminary()
-            with self._order(do, number) as (run, outcome):
-                made: ColumnModels = run(**own, tell=partial(self._site.tell, do))
-                outcome.metrics = {"columns": len(names)}
-                reasons = Counter(one.stop_reason for one in made.found.values())
-                outcome.notes = tuple(
-                    f"{counted(count, 'column')} ended by: {reason}."
-                    for reason, count in reasons.items()
-                )
-            self._views += made.views
-            for name, found in made.found.items():
-                base = pair.name_of(classes=found.target.classes)
-                model = f"{VFPUM.name if do == VFPU_M else 'direct'} {base}"
-                filled[name] = self._fill_predicted(found, folds[name], route, model)
-        return filled
-
-    def _fill_predicted(self, found: Found, fold: Fold, route: str, model: str) -> Filled:
-        """A predicted column, drawn towards its mean as far as held-out rows ask for."""
-        target, values, chances = found.target, found.values, found.chances
-        if fold.errors is not None:
-            fold = replace(fold, rest_spread=fold.errors.expected(values))
-        if self._how.shrink:
-            fold, fraction = shrink(fold, self._how.folds)
-            if chances is None:
-                values = target.filler + fraction * (values - target.filler)
-            else:
-                counts = target.counts()
-                base = counts / counts.sum()
-                chances = base + fraction * (chances - base)
-                values = chances.argmax(axis=1).astype(float)
-        leave = self._how.remainder == "leave"
-        present = found.moved if leave else np.ones(len(values), dtype=bool)
-        return Filled(
-            target, route, model, values, present, found.round, found.confidence, chances, fold
-        )
-
-    def _measure_shift(self) -> Shift | None:
-        if self._how.shift == "none":
-            return None
-        with self._order(SHIFT) as (run, outcome):
-            shift: Shift = run()
-            outcome.metrics = {"auc of common against remaining rows": shift.auc}
-        return shift
-
-    # ---- local work -------------------------------------------------------------------------
-
-    def _fill(self, target: Target, route: str, model: str) -> Filled:
-        return fill_by_baseline(target, self._others, self._how.folds, route, model)
-
-    def _preliminary(self) -> PartyTable:
-        """All of the missing party's columns for all rows: mean and mode for the remaining ones."""
-        names, how = self._common.features, self._how
-        columns = {name: self._fill(make_target(self._common, name), LOW, "mean") for name in names}
-        ids = np.arange(self._others)
-        return whole_table(Completion(columns, [], ids, self._common, how.miss, how.folds))
-
-    def _complete_low(
-        self,
-        low: Sequence[Target],
-        folds: Mapping[str, Fold],
-        choice: Mapping[str, int],
-        high: Mapping[str, Filled],
-    ) -> dict[str, Filled]:
-        rng, how = self._site.private_rng("low columns"), self._how
-        local = LowRoute(self._common, high, low, self._others, how.folds)
-        if how.low == "direct":
-            learned = [target for target in low if target.name in folds]
-            return local.by_mean() | self._predict(learned, folds, choice, DIRECT, LOW)
-        if how.low != "auto":
-            return local.by_method(how.low, rng)
-        skills = {t.name: self._skill(folds[t.name]) for t in low if t.name in folds}
-        pays = {route.column for route in route_by_skill(skills) if route.route == HIGH}
-        direct = [target for target in low if target.name in pays]
-        made = self._predict(direct, folds, choice, DIRECT, LOW)
-        rest = [target for target in low if target.name not in made]
-        return made | replace(local, high={**high, **made}, targets=rest).by_best(how.methods, rng)
-
-    def _fill_remainder(
-        self, high: Sequence[Target], filled: dict[str, Filled]
-    ) -> dict[str, Filled]:
-        """Cells that never got a pseudo-label, by a local method if one was asked for."""
-        method = self._how.remainder
-        if method in ("predict", "leave") or not high:
-            return filled
-        local = LowRoute(self._common, {}, high, self._others, self._how.folds)
-        answers = local.by_method(method, self._site.private_rng("remainder"))
-        return {name: _merge_columns(one, answers[name]) for name, one in filled.items()}
-
-    def _notes(
-        self, constant: Sequence[Target], scarce: Sequence[Target], routes: Sequence[Route]
-    ) -> tuple[str, ...]:
-        given, me = self._parts.given, self._site.me
-        found = note_targets(me, constant, scarce)
-        found += note_rare(me, [one.column for one in routes if one.by == RARE])
-        found += note_unseen(self._site.own_table(), self._common)
-        found += note_views(given, me, self._views, self._columns, self._how.rounds or 1)
-        return tuple(found)
-
-
-def _is_scarce(target: Target) -> bool:
-    return int(target.known.sum()) < LEAST_KNOWN
-
-
-def _merge_columns(predicted: Filled, local: Filled) -> Filled:
-    """Pseudo-labels as they are, the other cells from a local method."""
-    moved = predicted.round > 0
-    chances = predicted.chances
-    if chances is not None and local.chances is not None:
-        chances = np.where(moved[:, None], chances, local.chances)
-    return replace(
-        predicted,
-        model=f"{predicted.model}, else {local.model}",
-        values=np.where(moved, predicted.values, local.values),
-        confidence=np.where(moved, predicted.confidence, local.confidence),
-        chances=chances,
-    )

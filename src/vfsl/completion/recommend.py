@@ -35,7 +35,6 @@ from vfsl.parts import Part, Roles, Rows, places_in_training, scores_with_kept
 from vfsl.site import Site
 from vfsl.values import Array
 
-
 _SMALL_TREES = XGB(n_estimators=60, max_depth=4, learning_rate=0.08)
 
 
@@ -201,7 +200,7 @@ def recommend(
             f"recommend judges ways to use {given}'s remaining rows, so it needs a label at "
             f"{given}; only {missing} has one, and for common rows only: train on those."
         )
-    options = {"label": label, "base": base, "folds": folds, "ways": ways}
+    options: dict[str, Any] = {"label": label, "base": base, "folds": folds, "ways": ways}
     own = {missing: {"completion": replace(completion, adviser=None)}}
     found = fed.play(partial(advise, given=given, missing=missing, **options), own=own)
     advice: Advice = found[given]
@@ -255,10 +254,12 @@ def advise(
             advice, comparison = judge_ways(
                 trained, model, target[:common], task, (given, column), missing
             )
-            outcome.metrics = {name: float(score) for name, score in advice.table["score"].items()}
+            scores = advice.table["score"]
+            outcome.metrics = {str(name): float(score) for name, score in scores.items()}
             outcome.details = comparison
         return advice
-    part, more = None, {}
+    more: dict[str, Any] = {}
+    part = None
     if site.me == missing:
         if completion is None:
             raise ConfigError(f"Party {missing!r} needs its completion to advise on it.")

@@ -95,9 +95,7 @@ def has_scores(base: Estimator, train: str, score: str) -> bool:
 
 def load_marks(kept: Checkpoints) -> dict[int, int]:
     """By group of columns, how many tasks a party had done when it last kept that group."""
-    return {
-        group: int(kept.load(f"group-{group}")["tasks"]) for group in kept.numbers("group")
-    }
+    return {group: int(kept.load(f"group-{group}")["tasks"]) for group in kept.numbers("group")}
 
 
 # ---- the missing party --------------------------------------------------------------------------
@@ -247,9 +245,10 @@ def follow(
     random = draw_by_number(rng)
     for number, here, order in orders:
         base, train, score, group = _read_order(order, pair, leader)
-        share = base.train(here, _take(part, train), roles=roles, rng=random(number))
-        if score == HELD_OUT and part is not None and share is not None:
-            hold_out_given(here, _take(part, train), share, pair.penalty, roles)
+        mine = _take(part, train)
+        share = base.train(here, mine, roles=roles, rng=random(number))
+        if score == HELD_OUT and mine is not None and share is not None:
+            hold_out_given(here, mine, share, pair.penalty, roles)
         elif score == HELD_OUT:
             hold_out_key_holder(here, roles)
         elif not has_scores(base, train, score) and (part is None or len(part.rest)):

@@ -179,11 +179,11 @@ class VFPUM:
                 found, share = self._train_group(
                     fitting, part.table.party, group, context, folds, number
                 )
-                lines = [one.to_dict() for one in found]
-                fitting.save_group(number, {"found": lines, "share": share.to_dict()})
+                content = {"found": [one.to_dict() for one in found], "share": share.to_dict()}
+                fitting.save_group(number, content)
             else:
-                lines = zip(content["found"], group, strict=True)
-                found = [Found.from_dict(line, target) for line, target in lines]
+                kept = zip(content["found"], group, strict=True)
+                found = [Found.from_dict(line, target) for line, target in kept]
                 share = ModelShare.from_dict(content["share"])
             done.shares[number] = share
             done.found |= {one.target.name: one for one in found}
@@ -291,13 +291,13 @@ class VFPUM:
             channel.send(roles.label_holder, "rows", len(table))
             channel.send(roles.label_holder, "finished", len(share.shares))
         for _, here, order in Follower(channel, roles.label_holder):
-            group = order.get("group")
-            if part is not None and group not in share.shares:
+            mine = share.shares.get(order.get("group", -1))
+            if part is not None and mine is None:
                 raise ProtocolError(
                     f"Party {roles.label_holder!r} ordered unknown work.", roles.label_holder
                 )
             base = pair.of(classes=order.get("do") == CLASSES)
-            base.score_rows(here, part, share.shares.get(group), roles=roles)
+            base.score_rows(here, part, mine, roles=roles)
         return {}
 
     def _ask(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from vfsl.completion.completing import Settings
 from vfsl.deploy.config import DISCLOSURES, OUTPUTS, PARTY_FILE, PartyFile
 from vfsl.deploy.job import SharedJob
 from vfsl.estimators import LogisticRegression
@@ -46,7 +45,7 @@ def asks_of(step: Step) -> list[tuple[What, str]]:
             asks.append(("disclosure", "strangers"))
         asks.append(("output", "reliable positives"))
     if isinstance(step, CompleteStep):
-        asks += _asks_of_completion(step.method().settings())
+        asks += step.method().asks()
     return asks
 
 
@@ -61,18 +60,6 @@ def _asks_of_linear(model: object) -> Iterator[tuple[What, str]]:
         quiet or model.rare_rows_per_column < RARE_ROWS_PER_COLUMN
     ):
         yield "disclosure", "rare labels"
-
-
-def _asks_of_completion(how: Settings) -> Iterator[tuple[What, str]]:
-    if how.rounds > 1:
-        yield "disclosure", "repeated predictions"
-    if not all(pair.linear for pair in how.bases):
-        yield "disclosure", "tree partitions"
-    if how.tau is not None:
-        yield "disclosure", "associations"
-    if how.shift != "none":
-        yield "disclosure", "row differences"
-    yield "output", "completed columns"
 
 
 def refusals(

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from vfsl import store
-from vfsl.align import RowPlan, RowShare
-from vfsl.channel import Player
-from vfsl.completion.completed import Completion, whole_table
+from vfsl.align import RowPlan
+from vfsl.completion.completed import Completion
+from vfsl.completion.downstream import (
+    load_completed_rows,
+    make_completed_share,
+    save_completed_rows,
+    weigh_completed_rows,
+)
 from vfsl.completion.recommend import Advice
-from vfsl.completion.weights import NAME, hear_confidence, row_weights, tell_confidence
-from vfsl.data import read_table, write_table
+from vfsl.data import write_table
 from vfsl.data.ids import id_parts
 from vfsl.estimators import XGB
 from vfsl.federation import Federation
 from vfsl.job.schema import CompleteStep
 from vfsl.job.work import Work
 from vfsl.values import Array
-
-# Of the internal table that later steps train on; no party can have a column of that name.
-_ROW = "\x00row"
 
 
 def complete(work: Work, step: CompleteStep) -> None:
@@ -46,7 +44,7 @@ def complete(work: Work, step: CompleteStep) -> None:
             base = XGB(n_estimators=step.advice_trees, max_depth=4, learning_rate=0.08)
         advice = done.recommend(label=step.label, base=base)
         write_advice(advice, work.party_folder(step.given), work.number)
-    _keep_rows(work, done)
+    save_completed_rows(done, _folder(work, work.number))
 
 
 def write_completion(work: Work, step: CompleteStep, done: Completion) -> None:
@@ -131,41 +129,18 @@ def completed_rows(work: Work, number: int) -> tuple[Federation, Array]:
     step = work.job.steps[number - 1]
     if not isinstance(step, CompleteStep):
         raise TypeError(f"step {number} completes nothing")
-    fed = work.training
-    folder = _folder(work, number)
-    whole = read_table(folder / "rows.parquet", party=step.missing, id=_ROW, label=False)
-    confidence = store.read_arrays(folder / "confidence.npz")["confidence"]
-    share = fed.share(step.given)
-    rows = np.concatenate([share.overlap, share.rest])
-    nobody = np.empty(0, dtype=np.int64)
-    plan = RowPlan(
-        {
-            step.given: RowShare(step.given, share.plan, rows, nobody),
-            step.missing: RowShare(step.missing, share.plan, np.arange(len(whole)), nobody),
-        }
-    )
-    tables = {**fed.tables, step.missing: whole}
-    sure = _told_confidence(fed, step, confidence, len(share.rest))
-    return fed.with_rows(plan, tables), row_weights(len(share.overlap), sure)
-
-
-def _told_confidence(fed: Federation, step: CompleteStep, confidence: Array, rows: int) -> Array:
-    roles: dict[str, Player] = {
-        step.missing: partial(tell_confidence, given=step.given, confidence=confidence),
-        step.given: partial(hear_confidence, missing=step.missing, rows=rows),
+    fed, given, missing = work.training, step.given, step.missing
+    rows = load_completed_rows(_folder(work, number), missing)
+    weights = fed.play(
+        partial(weigh_completed_rows, given=given, missing=missing),
+        own={missing: {"rows": rows}},
+        parties=(given, missing),
+    )[given]
+    shares = {
+        given: make_completed_share(fed.share(given)),
+        missing: make_completed_share(fed.share(missing), rows.table),
     }
-    answers, report = fed.run(NAME, roles, {"given": step.given, "missing": step.missing})
-    report(metrics={"completed rows": rows})
-    return np.asarray(answers[step.given])
-
-
-def _keep_rows(work: Work, done: Completion) -> None:
-    """What a later step trains on: the missing party's columns for common and remaining rows."""
-    folder = _folder(work, work.number)
-    whole = whole_table(done, list(done.columns))
-    write_table(replace(whole, id_columns=(_ROW,)), folder / "rows.parquet")
-    sure: Mapping[str, Any] = {"confidence": done.row_confidence.to_numpy(dtype=np.float64)}
-    store.write_arrays(folder / "confidence.npz", sure)
+    return fed.with_rows(RowPlan(shares), {missing: rows.table}), weights
 
 
 def _folder(work: Work, number: int) -> Path:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from vfsl.channel import Channel
 from vfsl.completion.base import Completed
+from vfsl.completion.fedpsg import check_pair
 from vfsl.completion.imputers.protocol import (
     complete_embedder,
     complete_filler,
@@ -17,7 +18,6 @@ from vfsl.completion.imputers.protocol import (
 )
 from vfsl.completion.imputers.shares import EmbedderShare, FillerShare
 from vfsl.completion.imputers.split import Plan
-from vfsl.completion.fedpsg import check_pair
 from vfsl.data import PartyTable, check_labels
 from vfsl.data.checks import check_count, check_share
 from vfsl.errors import ConfigError, DataError
@@ -131,7 +131,7 @@ class VFGAIN:
         if not hasattr(self, "shares_"):
             raise ConfigError("VFGAIN is not fitted yet: call fit first.")
         given, missing = self.parties_
-        check_pair(given, missing, fed.plan.parties)
+        check_pair(given, missing, fed.sites[given].standing.aligned)
         rest = fed.tables[given].take(fed.share(given).rest)
         if not len(rest):
             raise DataError(f"Party {given!r} has no rows beyond the aligned ones to complete.")
