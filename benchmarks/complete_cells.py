@@ -12,12 +12,10 @@ import pandas as pd
 from benchmarks.blocks import SMALL_TREES, coded
 from vfsl.align import RowPlan, RowShare
 from vfsl.channel import run_together
-from vfsl.completion.columns import Filled, filled_by_baseline
-from vfsl.completion.completed import Completion
-from vfsl.completion.crossfit import skill
+from vfsl.completion.columns import Filled, fill_by_baseline, skill
+from vfsl.completion.completed import LOW, Completion
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.completion.recommend import Advice
-from vfsl.completion.routing import LOW
 from vfsl.data import Kind, PartyTable, halves
 from vfsl.datasets import load
 from vfsl.estimators import XGB, Association, Part, Roles
@@ -133,7 +131,7 @@ def gated(every: Completion) -> Completion:
     """The completion as FedPSG gives it by default: low columns by mean and mode."""
     others = len(every.ids)
     columns = {
-        name: filled_by_baseline(column.target, others, every.folds, LOW, "mean")
+        name: fill_by_baseline(column.target, others, every.folds, LOW, "mean")
         if column.route == LOW
         else column
         for name, column in every.columns.items()

@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 import pytest
 from completion_views import Opened, federation, people, solve_for_bits
+from vfsl.completion.sides import Side
 
 from vfsl.channel import run_together
 from vfsl.completion.bases import RidgeBase, make_pair
 from vfsl.completion.fedpsg import FedPSG
-from vfsl.completion.sides import Side
 from vfsl.completion.vfpum import prepared
 from vfsl.estimators.descent import Width
 from vfsl.parts import Part, Roles

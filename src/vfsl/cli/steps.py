@@ -126,7 +126,7 @@ def _command(name: str) -> Callable[..., None]:
 
 def _fields(name: str) -> list[_Field]:
     """The fields of a kind of step that a command has options for."""
-    from vfsl.completion import FedPSG
+    from vfsl.completion.fedpsg import FedPSG
     from vfsl.params import params_of
     from vfsl.pu import VFPU
 

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from vfsl import store
-from vfsl.completion import Advice, Completion
+from vfsl.completion.completed import Completion
+from vfsl.completion.recommend import Advice
 from vfsl.data import write_table
 
 

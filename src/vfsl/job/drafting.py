@@ -12,7 +12,7 @@ from typing import Literal
 
 import pandas as pd
 
-from vfsl.completion.completing import LEAST_OVERLAP
+from vfsl.completion.missing import LEAST_OVERLAP
 from vfsl.data import Kind, PartyTable, check_labels, column_names, read_ids, read_table
 from vfsl.errors import ConfigError, DataError
 from vfsl.job.mistakes import nearest

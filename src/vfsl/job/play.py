@@ -15,14 +15,9 @@ import pandas as pd
 
 from vfsl import rows, store
 from vfsl.channel import Channel
-from vfsl.completion import (
-    Advice,
-    Completion,
-    advise,
-    load_completed_rows,
-    save_completed_rows,
-    use_completed_rows,
-)
+from vfsl.completion.completed import Completion
+from vfsl.completion.downstream import completed_site, load_completed_rows, save_completed_rows
+from vfsl.completion.recommend import Advice, advise
 from vfsl.data import FILE_ROW, write_table
 from vfsl.errors import ConfigError
 from vfsl.estimators import XGB, Answer, Estimator, load_share, save_page, save_share
@@ -112,10 +107,16 @@ def play_complete(step: CompleteTerms, site: Site, channel: Channel) -> Completi
         base = None
         if step.advice_trees is not None:
             base = XGB(n_estimators=step.advice_trees, max_depth=4, learning_rate=0.08)
-        advice: Advice | None = advise(
-            training, channel.within("advice"), step.given, step.missing, done, step.label, base
+        advice = advise(
+            training,
+            channel.within("advice"),
+            step.given,
+            step.missing,
+            done,
+            label=step.label,
+            base=base,
         )
-        if advice is not None:
+        if isinstance(advice, Advice):
             write_advice(advice, _results(site), site.number)
     return done
 
@@ -140,7 +141,7 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
         kept = None
         if site.me == missing:
             kept = load_completed_rows(_completed(site, number), missing)
-        training, weights = use_completed_rows(
+        training, weights = completed_site(
             training, channel.within("completed rows"), given, missing, kept
         )
     share = None

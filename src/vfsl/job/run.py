@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vfsl import store
-from vfsl.completion import Completion
+from vfsl.completion.completed import Completion
 from vfsl.data import PartyTable, check_labels, read_table
 from vfsl.data.findings import Ask, declare_label
 from vfsl.draws import PrivateSeed

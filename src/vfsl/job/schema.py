@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, SerializeAsAny, ValidationError, model_validator
 
-from vfsl.completion import check_pair
+from vfsl.completion.fedpsg import check_pair
 from vfsl.data.checks import PARTY_NAME, is_party_name
 from vfsl.errors import ConfigError
 from vfsl.job.mistakes import Location, nearest, sentence, wrong

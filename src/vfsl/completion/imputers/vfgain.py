@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from vfsl.channel import Channel
 from vfsl.completion.base import Completed
+from vfsl.completion.fedpsg import check_pair
 from vfsl.completion.imputers.protocol import (
     complete_embedder,
     complete_filler,
@@ -17,10 +18,10 @@ from vfsl.completion.imputers.protocol import (
 )
 from vfsl.completion.imputers.shares import EmbedderShare, FillerShare
 from vfsl.completion.imputers.split import Plan
-from vfsl.completion.sides import Completable, check_pair
 from vfsl.data import PartyTable, check_labels
 from vfsl.data.checks import check_count, check_fraction
 from vfsl.errors import ConfigError, DataError
+from vfsl.federation import Federation
 
 
 @dataclass(kw_only=True)
@@ -75,7 +76,7 @@ class VFGAIN:
     known: Sequence[str] = ()
     threads: int = 1
 
-    def fit(self, fed: Completable, given: str = "A", missing: str = "B") -> Self:
+    def fit(self, fed: Federation, given: str = "A", missing: str = "B") -> Self:
         """Train on the aligned rows.
 
         Parameters
@@ -118,7 +119,7 @@ class VFGAIN:
         report(rounds=self.rounds_, stop_reason=self.stop_reason_)
         return self
 
-    def complete(self, fed: Completable, preliminary: PartyTable | None = None) -> Completed:
+    def complete(self, fed: Federation, preliminary: PartyTable | None = None) -> Completed:
         """The completed party's columns for the other's remaining rows, in that party's order.
 
         Parameters
@@ -130,7 +131,7 @@ class VFGAIN:
         if not hasattr(self, "shares_"):
             raise ConfigError("VFGAIN is not fitted yet: call fit first.")
         given, missing = self.parties_
-        check_pair(given, missing, fed.plan.parties)
+        check_pair(given, missing, fed.sites[given].standing.aligned)
         rest = fed.tables[given].take(fed.share(given).rest)
         if not len(rest):
             raise DataError(f"Party {given!r} has no rows beyond the aligned ones to complete.")

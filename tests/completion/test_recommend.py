@@ -1,15 +1,18 @@
 """Advice on how to train with completed columns."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
-from psg_cases import federation
+from psg_cases import federation, frames
 from sklearn.metrics import roc_auc_score
 
-from vfsl.completion.downstream import WAYS, Downstream, Way
+import vfsl
+from vfsl.completion.comparing import blend_weights, row_losses, start_weights
+from vfsl.completion.downstream import WAYS, Downstream, Way, make_fills
 from vfsl.completion.fedpsg import FedPSG
-from vfsl.completion.recommend import blend_weights, fills, row_losses, start_weights
+from vfsl.completion.recommend import advise, recommend
 from vfsl.errors import ConfigError
 from vfsl.estimators import XGB, RandomForest
 
@@ -22,6 +25,12 @@ def case():
     fed, truth = federation(common=150, rest=150)
     done = FedPSG(rounds=1).fit_complete(fed)
     return fed, truth, done, done.recommend(base=SMALL)
+
+
+def with_label(fed, name, cells):
+    """The federation with one more label at A."""
+    table = fed.tables["A"].with_column(name, cells, "label")
+    return fed.with_rows(fed.plan, {"A": table})
 
 
 def test_losses_by_hand():
@@ -69,11 +78,9 @@ def test_the_advice_names_every_way(case):
 def test_held_out_scores_are_not_training_scores(case):
     """A label that nothing predicts has a held-out AUC near one half in every way."""
     fed, _, done, _ = case
-    table = fed.tables["A"]
-    coin = np.random.default_rng(3).integers(0, 2, len(table))
-    fed.tables["A"] = table.with_column("coin", coin, "label")
-    advice = done.recommend(base=SMALL, label="coin", ways=FEW)
-    fed.tables["A"] = table
+    coin = np.random.default_rng(3).integers(0, 2, len(fed.tables["A"]))
+    other = with_label(fed, "coin", coin)
+    advice = recommend(done, other, "A", "B", base=SMALL, label="coin", ways=FEW)
     assert advice.table["score"].between(0.35, 0.65).all()
 
 
@@ -111,7 +118,7 @@ def test_common_rows_of_the_training_are_not_asked(case):
 
 def test_fills_differ_on_remaining_rows_only(case):
     _, _, done, _ = case
-    tables = fills(done, np.random.default_rng(0))
+    tables = make_fills(done, np.random.default_rng(0))
     assert set(tables) == {"completed", "mean", "nothing", "gated", "drawn"}
     common = len(done.common)
     for table in tables.values():
@@ -146,15 +153,15 @@ def test_regression_and_several_classes():
     done = FedPSG(rounds=1).fit_complete(fed)
     table = fed.tables["A"]
     number = table.column("a0").to_numpy() + np.random.default_rng(0).normal(size=len(table))
-    fed.tables["A"] = table.with_column("number", number, "label")
-    advice = done.recommend(label="number", base=SMALL, ways=FEW)
+    other = with_label(fed, "number", number)
+    advice = recommend(done, other, "A", "B", label="number", base=SMALL, ways=FEW)
     assert advice.measure == "R²"
-    assert advice.predict(fed).shape == (120,)
+    assert advice.predict(other).shape == (120,)
     thirds = np.digitize(number, np.quantile(number, [1 / 3, 2 / 3]))
-    fed.tables["A"] = table.with_column("third", thirds, "label")
-    advice = done.recommend(label="third", base=SMALL, ways=FEW)
+    other = with_label(fed, "third", thirds)
+    advice = recommend(done, other, "A", "B", label="third", base=SMALL, ways=FEW)
     assert advice.measure == "accuracy"
-    np.testing.assert_allclose(advice.predict(fed).sum(axis=1), 1)
+    np.testing.assert_allclose(advice.predict(other).sum(axis=1), 1)
 
 
 def test_what_is_refused(case):
@@ -163,6 +170,31 @@ def test_what_is_refused(case):
         done.recommend(label="nothing of A")
     with pytest.raises(ConfigError, match="must be boosted trees"):
         done.recommend(base=RandomForest())
+
+
+def test_a_label_at_the_missing_party_only_is_refused():
+    a, b, label = frames()
+    b["y"] = label
+    fed = vfsl.simulate({"A": a, "B": b.iloc[:120]}, labels={"B": "y"}, scheme="plain")
+    fed.align("A", "B", protocol="ecdh")
+    done = FedPSG(folds=2, shift="none").fit_complete(fed)
+    with pytest.raises(ConfigError, match="only B has one, and for common rows only"):
+        done.recommend()
+
+
+def test_advice_is_given_party_by_party(case):
+    """Each party's own side: the missing one brings its completion, the given one its label."""
+    fed, _, done, _ = case
+    mine = replace(done, ids=np.arange(len(done.ids)), adviser=None)
+    play = partial(advise, given="A", missing="B", base=SMALL, ways=FEW)
+    played = fed.play(play, own={"B": {"completion": mine}})
+    assert played["K"] is None
+    assert set(played["B"]) == {way.name for way in FEW}
+    assert set(played["A"].trained) == {"A"}  # nothing of B's is at A
+    assert played["A"].label == ("A", "y")
+    assert fed.steps[-1].settings["label"] == ["A", "y"]
+    with pytest.raises(ConfigError, match="needs its completion"):
+        fed.play(play)
 
 
 def test_ways_alone_need_no_other_party(case):

@@ -4,12 +4,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from psg_cases import PLAIN, frames, run, sides
+from psg_cases import PLAIN, frames, parts, run
 
 from vfsl.channel import Transcript, run_together
 from vfsl.completion.bases import Pair, RidgeBase
+from vfsl.completion.calibration import MeasureShift
 from vfsl.completion.crossfit import CrossFit
-from vfsl.completion.shift import MeasureShift
 from vfsl.completion.vfpum import VFPUM
 from vfsl.estimators import Roles
 
@@ -20,7 +20,7 @@ BFV = Roles("B", ("A",), "K", "bfv")
 
 def views(a, b, model, columns=("income", "colour"), roles=PLAIN):
     transcript = Transcript(keep_views=True)
-    run(model, sides(a, b), list(columns), roles, transcript=transcript)
+    run(model, parts(a, b), list(columns), roles, transcript=transcript)
     return transcript
 
 
@@ -93,13 +93,13 @@ def test_the_missing_party_learns_only_declared_kinds():
     }
     assert from_given == {"rows", "kept", "columns"}
     facts = {entry.message: entry.fact for entry in transcript.entries}
-    assert "prediction for each" in facts["work"]
+    assert "prediction for each" in facts["order"]
 
 
 def test_rows_that_do_not_differ_are_not_described():
     a, b, _ = frames(common=120, rest=80)
     transcript = Transcript(keep_views=True)
-    both = sides(a, b)
+    both = parts(a, b)
     shift = _shift(both, transcript)
     assert shift.common is None
     assert max(entry.bytes for entry in transcript.entries) < 100
@@ -108,7 +108,7 @@ def test_rows_that_do_not_differ_are_not_described():
 def test_rows_that_differ_are_described_by_two_digits():
     a, b, _ = frames(common=120, rest=80)
     a.loc[120:, "a0"] += 3.0
-    shift = _shift(sides(a, b), Transcript())
+    shift = _shift(parts(a, b), Transcript())
     assert shift.auc > 0.8
     assert len(shift.common) == 120
     assert len(shift.rest) == 80
@@ -121,7 +121,7 @@ def _shift(both, transcript):
     jobs = {
         party: partial(
             MeasureShift().train,
-            side=both.get(party),
+            part=both.get(party),
             roles=PLAIN,
             rng=np.random.default_rng(0),
         )

@@ -84,7 +84,7 @@ def test_steps_and_bytes_are_in_the_ledger(case):
     ledger = fed.ledger
     ledger = ledger[ledger.step != "align"]
     told = ledger[(ledger.sender == "A") & (ledger.receiver == "B") & (ledger.kind == "plain")]
-    assert set(told.message) <= {"rows", "kept", "columns", "difference"}
+    assert set(told.message) <= {"size", "rows", "kept", "columns", "difference"}
     assert ledger.fact.str.len().min() > 0
 
 
@@ -105,7 +105,7 @@ def test_routing_by_association_and_by_the_best_tau():
     assert everything.columns["noise"].model == "mean"
 
 
-def test_the_seeds_preset():
+def test_the_papers_preset():
     fed, _ = federation(common=200, rest=60)
     done = FedPSG(preset="seed", tau=0.2, rounds=2).fit_complete(fed)
     income = done.columns["income"]
@@ -221,17 +221,17 @@ def test_a_linear_map_of_the_given_columns_is_said():
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"tau": 1.5}, "The tau parameter of FedPSG must be a number from 0 to 1"),
-        ({"tau": "best"}, "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'"),
+        ({"tau": 1.5}, "The tau parameter of FedPSG must be one of 'auto' or a number from 0 to 1"),
+        ({"tau": "best"}, "The tau parameter of FedPSG must be one of 'auto' or a number from 0"),
         ({"preset": "paper"}, "The preset parameter of FedPSG must be one of"),
         ({"base": ()}, "must name at least one estimator"),
         ({"folds": 1}, "The folds parameter of FedPSG must be a whole number of at least 2"),
-        ({"alpha": 2}, "The alpha parameter of VFPUM"),
+        ({"alpha": 2}, "The alpha parameter of FedPSG must be a number from 0 to 1"),
     ],
 )
 def test_bad_parameters(settings, text):
     with pytest.raises(ConfigError, match=text):
-        FedPSG(**settings).settings()
+        FedPSG(**settings).resolve()
 
 
 def test_unknown_parties(case):
@@ -278,7 +278,7 @@ HANDSHAKE = {
     "columns",
     "kept",
     "resume",
-    "work",
+    "order",
 }  # what is said where nothing is left to do
 
 
@@ -294,6 +294,8 @@ def test_an_interrupted_completion_goes_on(case, tmp_path, stop_at):
     heard = []
 
     def stop(event):
+        if event.total is None:
+            return  # begins and ends of parts, and their tasks
         heard.append(event)
         if len(heard) == stop_at:
             raise Stopped

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 
-from vfsl.completion.comparing import bounds, comparison, gain, judge, verdict
+from vfsl.completion.comparing import bounds, compare_ways, gain, judge, verdict
 
 
 def error(judged):
@@ -85,7 +85,7 @@ def test_a_comparison_of_ways():
     codes, one, two = draw(np.random.default_rng(3), strength=2.0)
     ways = {"alone": one, "gaps": one + 0.0, "filled": two, "blend": two}
     names = {"alone": "alone", "missing": "gaps", "completed": "filled", "best": "blend"}
-    found = comparison(ways, codes, 2, **names, measure="AUC", parties=("A", "B"))
+    found = compare_ways(ways, codes, 2, **names, measure="AUC", parties=("A", "B"))
     assert [line["way"] for line in found["ways"]] == list(ways)
     assert "gain" not in found["ways"][0]
     assert found["ways"][1]["gain"] == 0
@@ -93,7 +93,7 @@ def test_a_comparison_of_ways():
     assert first["text"].startswith("Learning with B adds")
     assert second["text"].startswith("Completion adds")
     assert first["low"] > 0
-    nothing = comparison(
+    nothing = compare_ways(
         {"alone": one, "blend": one}, codes, 2, **names, measure="AUC", parties=("A", "B")
     )
     assert [one["text"] for one in nothing["verdicts"]] == [
