@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, softmax
 
 from vfsl.completion.calibration import Floats
 from vfsl.data import Encoder, Kind, PartyTable
@@ -85,11 +84,6 @@ def is_linear(estimator: Estimator | None) -> bool:
     return isinstance(estimator, LinearRegression)
 
 
-def knows_training_scores(estimator: Estimator | None) -> bool:
-    """Whether the label holder has the scores of all training rows without asking for them."""
-    return hasattr(estimator, "training_scores")
-
-
 @dataclass(frozen=True)
 class Pair:
     """The estimators of a base for numbers and for classes.
@@ -143,7 +137,7 @@ class Pair:
                 )
             return
         for one in (self.numbers, self.classes):
-            if not knows_training_scores(one):
+            if one is None or not one.knows_training_scores:
                 raise ConfigError(
                     "A Pair must be of a linear model, or of two estimators that know the scores "
                     f"of their training rows, as trees do. Got {type(one).__name__} instead."
@@ -172,24 +166,14 @@ def make_pair(base: str | Pair) -> Pair:
 
 def as_values(base: Estimator, share: ModelShare, scores: Array) -> Floats:
     """Scores of a regression in units of the target, (rows, columns)."""
-    found = np.asarray(scores, dtype=np.float64)
-    if is_linear(base):
-        found = found * np.asarray(share.state["scale"]) + np.asarray(share.state["mean"])
-    return found
+    return np.asarray(base.to_values(share, np.asarray(scores, dtype=np.float64)))
 
 
 def as_chances(base: Estimator, share: ModelShare, scores: Array, classes: int) -> Floats:
     """Scores of a classifier as probabilities of the class codes 0 to ``classes`` − 1."""
     found = np.asarray(scores, dtype=np.float64)
     known = [int(code) for code in share.state["classes"]]
-    if base.scores_are == "probability":
-        chances = np.clip(found, 0.0, 1.0)
-    elif len(known) == 2:
-        chances = expit(found[:, :1])
-    else:
-        chances = softmax(found, axis=1)
-    if len(known) == 2:
-        chances = np.hstack([1 - chances[:, :1], chances[:, :1]])
+    chances = base.to_probabilities(share, found[:, :1] if len(known) == 2 else found)
     chances = chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-12)
     # A part of the rows may lack a rare class.
     whole = np.zeros((len(chances), classes))

@@ -226,7 +226,9 @@ def _leave_missing(table: PartyTable, common: int, names: Sequence[str]) -> Part
     return PartyTable(table.party, table.ids, frame, dict(table.kinds))
 
 
-def read_label(table: PartyTable, column: str, rows: Array) -> tuple[Array, Literal["classes", "regression"]]:
+def read_label(
+    table: PartyTable, column: str, rows: Array
+) -> tuple[Array, Literal["classes", "regression"]]:
     """The label of these rows as trees take it, and the task: "classes" or "regression"."""
     values = table.column(column).iloc[rows]
     if values.isna().any():

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vfsl.channel import Channel, expect_integer
-from vfsl.completion.bases import Pair, make_pair
+from vfsl.completion.bases import BASES, Pair, make_pair
 from vfsl.completion.calibration import MeasureShift
 from vfsl.completion.completed import Completion, picture
 from vfsl.completion.crossfit import CrossFit
@@ -37,6 +37,7 @@ from vfsl.completion.missing import (
     MissingParty,
 )
 from vfsl.completion.recommend import recommend
+from vfsl.completion.registry import available
 from vfsl.completion.vfpum import VFPUM, Stop
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
@@ -89,6 +90,11 @@ def check_pair(given: str, missing: str, aligned: Iterable[str]) -> None:
         )
 
 
+def _local_methods() -> list[str]:
+    """The completion methods that are local at the missing party."""
+    return [name for name in available() if name not in available("protocol")]
+
+
 def _as_in_vfpum(name: str, *, preset: bool = False) -> Any:
     """A parameter that VFPUM declares; left to the preset where that says so."""
     declared = VFPUM.__dataclass_fields__[name]
@@ -119,12 +125,16 @@ class FedPSG:
         "columns or one of the methods is better out of fold), 'direct', a name of "
         "vfsl.completion.available, or a function that makes a completer, such as "
         "lambda: Ensemble(['gain', 'tvae']).",
+        names=lambda: ["auto", "direct", *_local_methods()],
     )
-    methods: Sequence[Method] = param((), "Local methods that 'auto' tries as well.")
+    methods: Sequence[Method] = param(
+        (), "Local methods that 'auto' tries as well.", names=lambda: _local_methods()
+    )
     base: str | Pair | Sequence[str | Pair] = param(
         "linear",
         "The federated estimator of VFPU-M: linear, rf, gbdt, xgb, lgb or a Pair. Of several the "
         "best of each column is taken.",
+        names=lambda: BASES,
     )
     alpha: float = _as_in_vfpum("alpha")
     k: float = _as_in_vfpum("k")
@@ -135,6 +145,7 @@ class FedPSG:
         "predict",
         "Cells that never got a pseudo-label: the last model's prediction ('predict'; their round "
         "is 0), left missing ('leave'), or filled by the local method of that name.",
+        names=lambda: ["predict", "leave", *_local_methods()],
     )
     aggregate: Literal["mean", "max", "top-k"] = param(
         "mean",

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.completion.bases import Pair, knows_training_scores
+from vfsl.completion.bases import Pair
 from vfsl.completion.calibration import Booleans, Floats, Places
 from vfsl.completion.columns import Target, make_target, merge_rare
 from vfsl.crypto import KeyHolder
@@ -90,7 +90,7 @@ def places_of(rows: str, common: int, others: int) -> Places:
 
 def has_scores(base: Estimator, train: str, score: str) -> bool:
     """Whether the scored rows are training rows of a base that knows their scores anyway."""
-    return (train == ALL or train == score == COMMON) and knows_training_scores(base)
+    return (train == ALL or train == score == COMMON) and base.knows_training_scores
 
 
 def load_marks(kept: Checkpoints) -> dict[int, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -85,8 +86,13 @@ def switches_of(
         if name not in known:
             raise ConfigError(
                 f"The switches parameter of RISA must name some of {', '.join(known)}. "
-                f"Got {name!r} instead."
+                f"Got {name!r} instead{_nearest(name, known)}"
             )
     made = replace(_VARIANTS[variant][pictures], **(changes or {}))
     check_params(made, where="RISA's switches")
     return made
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else "."

@@ -43,7 +43,8 @@ def play_align(step: AlignStep, site: Site, channel: Channel) -> None:
     parties = step.parties or step.place.parties
     share = rows.align(site, channel.within("align"), parties, step.protocol)
     if share is not None:
-        share.save(_results(site) / "plan", site.ids())
+        if site.alignment.lasting:  # between organisations a party keeps its own part of the plan
+            share.save(_results(site) / "plan", site.ids())
         write_aligned(site, _results(site))
     if site.test is not None:
         rows.hold_out(site, channel.within("hold out"), site.test)
@@ -101,8 +102,8 @@ def play_complete(step: CompleteTerms, site: Site, channel: Channel) -> Completi
     if done is not None:
         write_completion(done, _results(site), site.number, site.suffix)
         save_completed_rows(done, _completed(site, site.number))
-    if site.me == step.given:
-        _write_remaining(training)
+    if site.me == step.given and site.alignment.lasting:
+        _write_remaining(training)  # on one machine completed rows have their ids
     if step.label is not None:
         base = None
         if step.advice_trees is not None:

@@ -229,16 +229,18 @@ class TrainStep(Step):
                 f".rows must be 'common' with model = {self.model!r}, which uses every row "
                 f"already. Got {self.rows!r} instead"
             )
-        if kind.discloses_labels != (LABEL_DISCLOSURE in self.accept):
-            raise ValueError(
-                f".accept must be ['label-disclosure'] with a model that tells the other parties "
-                "the labels of the rows that they train on, and with no other model. Got "
-                f"model = {self.model!r} with {list(self.accept)} instead"
-            )
         try:
             self.estimator().check()
         except ConfigError as error:
             raise ValueError(f": {error}") from None
+        if kind.discloses_labels != (LABEL_DISCLOSURE in self.accept):
+            telling = [name for name in models() if ESTIMATORS.find(name).discloses_labels]
+            raise ValueError(
+                f".accept must be ['label-disclosure'] with model = "
+                f"{' or '.join(map(repr, telling))}, which tells the other parties the labels of "
+                "the rows that they train on, and with no other model. Got "
+                f"model = {self.model!r} with {list(self.accept)} instead"
+            )
         return self
 
     @property
