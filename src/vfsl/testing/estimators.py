@@ -424,7 +424,7 @@ def refuses_bad_input(case: EstimatorCase) -> None:
 
 
 def refuses_bad_weights(case: EstimatorCase) -> None:
-    """Weights must be finite numbers of at least 0 for all rows, and count where labels are known."""
+    """Weights must be finite numbers of at least 0 for all rows, above 0 for some with a label."""
     if not case.weights:
         return
     rows = len(case.goal)
