@@ -160,7 +160,7 @@ class Estimator(ABC):
         shares = fed.play(
             partial(self.learn, label=label, weighted=weighted),
             own={label[0]: {"weights": weights}},
-            parties=roles.everyone if self.needs_key_holder else roles.data_holders,
+            parties=_players(roles, self.needs_key_holder),
         )
         self.shares_ = {party: share for party, share in shares.items() if share is not None}
         self.label_ = label
@@ -180,7 +180,7 @@ class Estimator(ABC):
         answers = fed.play(
             partial(self.answer, label=self.label_, places=places),
             own={party: {"share": share} for party, share in self.shares_.items()},
-            parties=roles.everyone if self.scores_need_key_holder else roles.data_holders,
+            parties=_players(roles, self.scores_need_key_holder),
         )
         return np.asarray(answers[holder])
 
@@ -263,9 +263,12 @@ class Estimator(ABC):
     ) -> ModelShare | None:
         """One party's whole side of training, wherever that party is: what `fit` lets it play.
 
-        ``weights`` are the label holder's; ``weighted`` says to all whether there are any.
+        ``weights`` are the label holder's; ``weighted`` says to all whether there are any. A party
+        without a role has nothing to do.
         """
         roles = site.roles(label[0], self.work(len(site.standing.aligned) - 1, weighted))
+        if site.me not in _players(roles, self.needs_key_holder):
+            return None
         settings = {"model": self.name, "label": list(label), **settings_of(self)}
         settings |= {"scheme": roles.scheme, "security": roles.security}
         with site.records(f"train {self.name}", channel, settings) as outcome:
@@ -293,9 +296,12 @@ class Estimator(ABC):
         """One party's whole side of a prediction: scores of the aligned rows at the label holder.
 
         ``places`` are those of the aligned rows among the training rows, −1 for a row that is to be
-        scored; without them all rows are scored.
+        scored; without them all rows are scored. Right after training nobody needs to be asked if
+        the model knows its training scores: the places are then 0, 1, 2, …
         """
         roles = site.roles(label[0], self.work(len(site.standing.aligned) - 1))
+        if site.me not in _players(roles, self.scores_need_key_holder):
+            return None
         part = site.part(label)
         settings: dict[str, Any] = {"model": self.name}
         if part is not None:
@@ -409,6 +415,10 @@ class Estimator(ABC):
         """Refuse a model without shares."""
         if not hasattr(self, "shares_"):
             raise ConfigError(f"{type(self).__name__} is not fitted yet: call fit first.")
+
+
+def _players(roles: Roles, with_key_holder: bool) -> tuple[str, ...]:
+    return roles.everyone if with_key_holder else roles.data_holders
 
 
 # ---- row weights and labels ----------------------------------------------------------------------
