@@ -237,7 +237,7 @@ class RelayedTransport(Mailbox):
         self._heard = time.monotonic()
 
     def _refuse(self, sender: str) -> None:
-        """Something is not as its sender makes it; whether sender or relay is to blame is unknown."""
+        """Something is not as its sender makes it; nobody can tell who has changed it."""
         self._set_failed(Failed(sender, "an envelope was refused", sure=False))
 
     def _accept_part(self, sender: str, number: int, part: int, parts: int, content: bytes) -> None:

@@ -199,7 +199,7 @@ class Ring(ErrorBounds):
 
     @property
     def weight(self) -> float:
-        """Roughly how much longer a step takes here than in the ring for which seconds are stated."""
+        """Roughly how much longer a step takes than in the ring for which seconds are stated."""
         return self.degree * self.top / (8192 * 3)
 
     # ---- residues mod t -----------------------------------------------------------------------
@@ -413,12 +413,11 @@ class Ring(ErrorBounds):
                 for column in range(columns)
             ]
             level = encrypted[0].parms_id()
-            if kept is None:
-                factors: Iterable[Any] = self._transform(plains.block(block, groups), level)
-            elif block in kept:
-                factors = kept[block]
-            else:
-                factors = kept[block] = list(self._transform(plains.block(block, groups), level))
+            factors: Iterable[Any] | None = None if kept is None else kept.get(block)
+            if factors is None:
+                factors = self._transform(plains.block(block, groups), level)
+                if kept is not None:
+                    factors = kept[block] = list(factors)
             for at, plain in enumerate(factors):
                 if plain is None:
                     continue
