@@ -54,7 +54,7 @@ class Station:
         raise NotImplementedError
 
     def open(self, session: bytes, peers: tuple[str, ...]) -> RelayedTransport:
-        """The transport of one session; what peers sent before it was opened is there."""
+        """The transport of one session; it already holds what peers sent before it was opened."""
         missing = [peer for peer in peers if peer not in self._proxies]
         if missing:
             raise ChannelError(f"Party {missing[0]!r} does not take part in this run.", missing[0])

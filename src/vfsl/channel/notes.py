@@ -1,4 +1,4 @@
-"""Notes between the parties of a relayed run: who waits, gets on, has ended, has failed.
+"""Notes between the parties of a relayed run: who waits, works, has ended, has failed.
 
 Holds   each pair of parties: keys for their notes, from the same handshake as those of their
         frames, and a number for each note. The relay: none of it.
@@ -31,12 +31,12 @@ _MOST = 1 << 62
 
 @dataclass(frozen=True)
 class Working:
-    """The sender gets on."""
+    """The sender makes progress."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The sender has ended well, and has posted so many frames to the receiver."""
+    """The sender has ended well, having posted this many frames to the receiver."""
 
     posted: int
 
@@ -69,7 +69,7 @@ class Notebook:
         return peer in self._keys
 
     def add_keys(self, peer: str, keys: NoteSession) -> list[Note]:
-        """From now on notes are sealed; those of the peer that were waiting for its keys."""
+        """Seal notes from now on; returns those of the peer that were waiting for its keys."""
         self._keys[peer] = keys
         early, self._early[peer] = self._early[peer], deque(maxlen=_EARLY)
         notes = [self.read(peer, Written(True, number, content)) for number, content in early]

@@ -1,11 +1,11 @@
 """A transport over an engine that hands envelopes from party to party through a relay.
 
-An envelope holds a part of a frame, or a note of this transport: who waits (counts, no names), gets
-on, has ended, has failed. Frames are sealed above this file (sealing.py), and so are notes from the
-handshake on (notes.py): the relay sees sizes, counts and timing. It can drop and delay envelopes,
-make a party look absent and stop the run. Whatever it makes or changes is refused, and the run
-stops naming "the relay or X", since either may have done it. Envelopes of a pair are carried one
-after the other; the next one leaves when the peer's process has the one before.
+An envelope holds a part of a frame, or a note of this transport: who waits (counts, no names),
+works, has ended, has failed. Frames are sealed above this file (sealing.py), and so are notes from
+the handshake on (notes.py): the relay sees sizes, counts and timing. It can drop and delay
+envelopes, make a party look absent and stop the run. Whatever it makes or changes is refused, and
+the run stops naming "the relay or X", since either may have done it. Envelopes of a pair are
+carried one after the other; the next one leaves when the peer's process has the one before.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DATA, _SEALED_NOTE, _OPEN_NOTE = range(3)
 _FRAME_LIMIT = wire.MAX_BYTES + (1 << 16)
 _AHEAD = 8  # envelopes that may wait to be carried before ``post`` waits
 _PROBE_EVERY = 1.5
-_WORKING_EVERY = 10.0  # how often a party that gets on says so to all
+_WORKING_EVERY = 10.0  # seconds between two notes of a party that makes progress
 CALL_SECONDS = 4.0
 _GONE_SECONDS = 4.0  # calls that fail at once: nobody is there
 _SILENT_SECONDS = 60.0  # calls that are not answered: the peer may be busy, or far
@@ -108,7 +108,7 @@ class RelayedTransport(Mailbox):
         self._notes = Notebook(me, peers)
         self._writing = threading.Lock()  # notes leave in the order of their numbers
         self.on_failure: OnFailure | None = None
-        self._active = False  # whether this party has got on since it last said so
+        self._active = False  # whether this party has made progress since it last said so
         self._heard = time.monotonic()
         self._met = dict.fromkeys(peers, 0.0)  # when each peer was last there
         self._done = threading.Event()
@@ -146,7 +146,7 @@ class RelayedTransport(Mailbox):
         return frame
 
     def progress(self) -> None:
-        """Say that this party gets on, though it sends nothing: who waits goes on waiting."""
+        """Say that this party makes progress, though it sends nothing: others keep waiting."""
         self._active = True
 
     # ---- the end ------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class RelayedTransport(Mailbox):
         self._heard = time.monotonic()
 
     def _refuse(self, sender: str) -> None:
-        """Something is not as the sender makes it; who has made it so cannot be known."""
+        """Something is not as its sender makes it; nobody can tell who has changed it."""
         self._set_failed(Failed(sender, "an envelope was refused", sure=False))
 
     def _accept_part(self, sender: str, number: int, part: int, parts: int, content: bytes) -> None:
@@ -308,7 +308,7 @@ class RelayedTransport(Mailbox):
                 return
 
     def _say_progress(self) -> None:
-        """Tell all peers every now and then that this party gets on, while it does."""
+        """While this party makes progress, tell all peers so every now and then."""
         while not self._done.wait(_WORKING_EVERY):
             if self._active:
                 self._active = False
@@ -342,7 +342,7 @@ class RelayedTransport(Mailbox):
             self._changed.notify_all()
 
     def _set_failed(self, failed: Failed) -> None:
-        """The first failure counts; who listens hears of it even while the party computes.
+        """The first failure counts; whoever listens hears of it even while the party computes.
 
         What was in doubt is sure once the same is said by a sealed note.
         """

@@ -151,7 +151,7 @@ def _derive(chaining_key: bytes, material: bytes) -> tuple[bytes, bytes]:
 
 
 class _Keys:
-    """The keys of one pair in one attempt: HKDF of the handshake's over all that was agreed on."""
+    """The keys of one pair in one attempt, derived by HKDF from all that was agreed on."""
 
     label, what = b"", "message"
 

@@ -144,7 +144,7 @@ class Mailbox(ABC):
         self._ended: set[str] = set()
         self._failed: Failed | None = None
         self._deadlock: str | None = None
-        self._heard = 0.0  # when the others were last heard to get on: deadlines count from there
+        self._heard = 0.0  # when a peer last showed progress; deadlines count from there
 
     def take(self, sender: str, name: str, timeout: float | None) -> bytes:
         started, reported = time.monotonic(), False

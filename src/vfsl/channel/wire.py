@@ -28,11 +28,11 @@ VERSION: Final = 1
 MAX_BYTES: Final = 1 << 30
 MAX_DEPTH: Final = 16
 MAX_INTEGER_BYTES: Final = 1 << 16
-# A message may take so many times its size in memory, and some more, so that short ones may be made
-# of small values as they like.
+# What a message may take in memory: this many times its size, plus a little, so that short messages
+# may consist of small values only.
 MEMORY_FACTOR: Final = 4
 SPARE_MEMORY: Final = 1 << 18
-# Keys of dicts that come again in a message are read once: so many of them, up to that length.
+# Dict keys that repeat within a message are read once: at most this many, up to this length.
 KEPT_KEYS: Final = 64
 KEPT_KEY_BYTES: Final = 64
 
@@ -241,7 +241,7 @@ class _Reader:
         self._at = 0
 
     def _skip(self, count: int) -> int:
-        """Go on by so many bytes; where they begin."""
+        """Skip ``count`` bytes; returns where they begin."""
         start = self._at
         self._at = start + count
         if self._at > self._end:
@@ -413,7 +413,7 @@ class Account:
         self.reach(0)
 
     def reach(self, size: int) -> None:
-        """So much more is taken for a moment."""
+        """``size`` more is taken for a moment."""
         most = self._held + size
         if most > self.peak:
             self.peak = most

@@ -53,8 +53,7 @@ class BFV(Scheme):
     security : int
         128, or 112, which gets 128 too.
     plain_bits : int
-        Values in coefficients are signed integers of so many bits, 58 by default; those in slots
-        always have 60.
+        Bits of the signed integers in coefficients, 58 by default; those in slots always have 60.
     modulus_bits : tuple of int
         Sizes of the data primes of coefficients. More bits leave more room for large plain
         columns; the default takes columns whose absolute values add up to about 2**46.

@@ -275,7 +275,7 @@ class BFVArray(EncryptedArray):
         if limbs > ring.last.limbs:
             # Modulo fewer primes an encryption of zero is still one, with the same error.
             return ring.cover(zero[:, :limbs], residues, ring.flood_bits(out, limbs), where)
-        # Down here is no room to drown even the ½ by which scaling the plaintext rounds.
+        # Down here there is no room to drown even the ½ by which scaling the plaintext rounds.
         return ring.switch(ring.cover(zero, residues, out.flood_bits, where), limbs)
 
     def _cover_error(self, out: Exit) -> int:
@@ -358,7 +358,7 @@ class BFVArray(EncryptedArray):
 
 
 def _fill_hollow(home: RingKey, raws: list[Array], error: int) -> tuple[list[Array], int]:
-    """Ciphertexts whose second half is not zero: SEAL refuses to work on such "transparent" ones.
+    """Repair ciphertexts whose second half is zero: SEAL refuses to work on "transparent" ones.
 
     They come from all-zero plaintexts and from x − x; an encryption of zero makes them whole.
     """

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 SEED_BYTES = 32
 # A ticket names a request: who asked (one key object of one party), and a running number.
 OWNER_BYTES, TICKET_BYTES = 8, 16
-# So many opened values are kept for each owner, and so many owners. A sender counts on only half
+# How many opened values are kept for each owner, and how many owners. A sender counts on only half
 # of that, since requests of several threads may overtake each other.
 KEPT_VALUES = 1 << 23
 KEPT_OWNERS = 64
@@ -114,7 +114,7 @@ class Shelf:
 
 @dataclass(eq=False, repr=False)
 class BFVMask(Mask):
-    """A uniform residue mod t for every value that is shown, of so many answers."""
+    """A uniform residue mod t for every value that is shown, at its place among the answers."""
 
     key: BFVPublicKey
     ring: Ring

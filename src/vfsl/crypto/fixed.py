@@ -19,25 +19,10 @@ MAX_BITS = 62
 
 
 def encode(x: Array, bits: int, *, bound: int = INT64_MAX) -> Array:
-    """Real numbers as multiples of ``2**-bits``.
+    """Real numbers as multiples of ``2**-bits``: ``x * 2**bits`` as int64, rounded half to even.
 
-    Parameters
-    ----------
-    x : array of real numbers
-    bits : int
-        Bits behind the binary point, 0 to 62.
-    bound : int
-        Largest absolute result that is allowed; at most the int64 range.
-
-    Returns
-    -------
-    int64 array
-        ``x * 2**bits``, rounded half to even.
-
-    Raises
-    ------
-    BoundExceeded
-        If a number is not finite or its encoding would pass ``bound``.
+    ``bits`` behind the binary point are 0 to 62. A number that is not finite, or whose encoding
+    would pass ``bound`` in absolute value, raises BoundExceeded.
     """
     _check_bits(bits)
     real = np.asarray(x, dtype=np.float64)

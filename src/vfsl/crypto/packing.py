@@ -130,7 +130,7 @@ def choose_layout(shape: tuple[int, ...], use: str, degree: int, slot_degree: in
 
 @lru_cache(maxsize=64)
 def choose_packing(rows: int, columns: int, plain_columns: int, degree: int) -> tuple[int, int]:
-    """(ka, kb) with the least work for rows × columns against so many plain columns."""
+    """(ka, kb) with the least work for rows × columns against ``plain_columns``."""
 
     def cost(choice: tuple[int, int]) -> float:
         ka, kb = choice

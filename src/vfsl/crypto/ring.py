@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 # Rings of values in coefficients and of values in slots.
 DEGREE, SLOT_DEGREE = 8192, 16384
-# The largest 60-bit prime that is 1 modulo 2 · SLOT_DEGREE behind the seven that SEAL takes for the
+# The largest 60-bit prime that is 1 modulo 2 · SLOT_DEGREE after the seven that SEAL takes for the
 # ciphertext modulus, to which it must be coprime; below all of them, lifting plaintexts is fast.
 SLOT_PRIME = 1152921504598720513
 WORD = 30
 ERROR_BOUND = 21
 STATISTICAL_BITS = 40
-# Of values carried on to another product: so many of its results, times blocks of rows, can leave.
+# Room for 2**22 results (times blocks of rows) when a receiver multiplies once more.
 ONWARD_BITS = 22
 
 
@@ -122,7 +122,7 @@ class ErrorBounds:
         return out.flood_bits - (self.drop_factor(limbs) - 1).bit_length()
 
     def drowns(self, out: Exit, own: int, limbs: int, coefficients: int) -> bool:
-        """Whether an exit hides an ``own`` error of so many coefficients at level ``limbs``."""
+        """Whether an exit hides errors up to ``own`` in that many coefficients at a level."""
         return needed_bits(own, coefficients) <= self.flood_bits(out, limbs)
 
     @cached_property
@@ -165,7 +165,7 @@ class ErrorBounds:
 
 
 def needed_bits(own: int, coefficients: int) -> int:
-    """Bits of flooding that hide errors up to ``own`` in so many coefficients."""
+    """Bits of flooding that hide errors up to ``own`` in that many coefficients."""
     return (max(own * coefficients, 1) - 1).bit_length() + STATISTICAL_BITS
 
 
@@ -199,7 +199,7 @@ class Ring(ErrorBounds):
 
     @property
     def weight(self) -> float:
-        """About how much longer steps take than in the ring that seconds are stated for."""
+        """Roughly how much longer a step takes than in the ring for which seconds are stated."""
         return self.degree * self.top / (8192 * 3)
 
     # ---- residues mod t -----------------------------------------------------------------------
@@ -264,17 +264,16 @@ class Ring(ErrorBounds):
     # ---- raw arrays and SEAL objects ----------------------------------------------------------
 
     @cached_property
-    def _headers(self) -> dict[tuple[int, bool], bytes]:
-        """What SEAL writes in front of the numbers, for every level, in and out of NTT form."""
+    def _headers(self) -> dict[int, bytes]:
+        """What SEAL writes in front of the numbers of a ciphertext, by its limbs."""
         encryptor = seal.Encryptor(
             self.context, seal.KeyGenerator(self.context).create_public_key()
         )
         ciphertext = encryptor.encrypt_zero()
         headers = {}
         for limbs in range(self.top, 0, -1):
-            for form in (ciphertext, self.evaluator.transform_to_ntt(ciphertext)):
-                text = form.to_string(seal.compr_mode_type.none)
-                headers[limbs, form.is_ntt_form()] = text[: len(text) - 16 * limbs * self.degree]
+            text = ciphertext.to_string(seal.compr_mode_type.none)
+            headers[limbs] = text[: len(text) - 16 * limbs * self.degree]
             if limbs > 1:
                 ciphertext = self.evaluator.mod_switch_to_next(ciphertext)
         return headers
@@ -296,8 +295,7 @@ class Ring(ErrorBounds):
     def to_seal(self, raw: Array) -> Any:
         """A SEAL ciphertext from its numbers."""
         ciphertext = seal.Ciphertext()
-        header = self._headers[raw.shape[1], False]
-        ciphertext.load_bytes(self.context, header + raw.tobytes())
+        ciphertext.load_bytes(self.context, self._headers[raw.shape[1]] + raw.tobytes())
         return ciphertext
 
     def from_seal(self, ciphertext: Any) -> Array:
@@ -415,12 +413,11 @@ class Ring(ErrorBounds):
                 for column in range(columns)
             ]
             level = encrypted[0].parms_id()
-            if kept is None:
-                factors: Iterable[Any] = self._transform(plains.block(block, groups), level)
-            elif block in kept:
-                factors = kept[block]
-            else:
-                factors = kept[block] = list(self._transform(plains.block(block, groups), level))
+            factors: Iterable[Any] | None = None if kept is None else kept.get(block)
+            if factors is None:
+                factors = self._transform(plains.block(block, groups), level)
+                if kept is not None:
+                    factors = kept[block] = list(factors)
             for at, plain in enumerate(factors):
                 if plain is None:
                     continue
@@ -475,7 +472,7 @@ def reduce_digits(digits: Array, prime: int) -> Array:
 
 
 def shift_left(value: Array, bits: int, prime: int, digit: Array | int = 0) -> Array:
-    """value · 2^bits + digit mod a prime below 2^60, for at most 30 bits and a digit of as many.
+    """value · 2^bits + digit mod a prime below 2^60, for bits ≤ 30 and a digit below 2^bits.
 
     The quotient of a 90-bit number by the prime is below 2^31, so float64 gets it right to ±1;
     the remainder is exact because 64-bit integers wrap.

@@ -303,7 +303,7 @@ class EncryptedArray(ABC):
         ----------
         groups : integer array of shape (rows, f), or Grouping
         stretch : int, optional
-            Prefix sums will stay within so many neighbouring groups (:meth:`mask`), which bounds
+            Prefix sums will stay within this many neighbouring groups (:meth:`mask`), which bounds
             them by the rows of those. Default: all n.
         """
         grouping, bound = self._check_grouping(groups, n)

@@ -104,7 +104,7 @@ _MOST_KEPT = 1 << 22
 
 
 def _ones(count: int) -> Array:
-    """So many ones; where they are few, always the same, since making them costs as much."""
+    """``count`` ones: always the same array where they are few, since making it would cost time."""
     global _kept_ones
     if count > _MOST_KEPT:
         return np.ones(count, dtype=np.int64)
