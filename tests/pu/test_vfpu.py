@@ -1,6 +1,7 @@
 """VFPU on small federations: against pooled references, encrypted, in all its forms."""
 
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
 from tests.pu.pu_cases import Centroids, federation, people
+from vfsl import registry
 from vfsl.channel import Transcript, wire
 from vfsl.crypto.bfv import BFV
 from vfsl.data import Encoder
@@ -23,6 +25,14 @@ from vfsl.pu.bags import average_votes, make_batch
 from vfsl.pu.bases import cut_part, find_limits
 
 FAST = {"rounds": 4, "folds": 4}
+
+
+class Forgetful(Centroids):
+    """It would need a score of each row and bag."""
+
+    knows_training_scores = False
+
+
 LR = BagLogistic(max_rounds=30)
 
 
@@ -193,6 +203,13 @@ def test_a_base_that_shows_training_scores(row_lists):
     assert not any(e.message == "bag scores" for e in fed.transcript.entries)
 
 
+def test_a_classifier_of_another_package_is_a_base_by_name(monkeypatch):
+    entry = EntryPoint("centroids", "tests.pu.pu_cases:Centroids", "vfsl.estimators")
+    monkeypatch.setattr(registry, "find_plugins", lambda group: {entry.name: entry})
+    named, given = (fitted(base=base)[0] for base in ("centroids", Centroids()))
+    pd.testing.assert_series_equal(named.scores_, given.scores_)
+
+
 def test_both_ways_of_lists_agree_for_such_a_base():
     hidden, listed = (
         fitted(base=Centroids(), row_lists=how, rounds=6)[0] for how in ("hidden", "seed")
@@ -285,6 +302,8 @@ def test_on_processes_as_in_memory():
         ({"base": "lgbm"}, "did you mean 'lgb'"),
         ({"base": LinearRegression()}, "LinearRegression instead, which has none"),
         ({"base": BagLogistic(refine=2)}, "refine parameter .* must be 0"),
+        ({"base": Forgetful()}, "must be logistic regression or know its training scores. Got"),
+        ({"base": 5}, "base parameter of VFPU must be text or Estimator. Got 5"),
         ({"preset": "best"}, "preset parameter of VFPU must be one of"),
         ({"row_lists": "open"}, "row_lists parameter of VFPU must be one of"),
         ({"outer": 0}, "outer parameter of VFPU must be a whole number of at least 1"),

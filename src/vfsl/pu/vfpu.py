@@ -190,14 +190,15 @@ class VFPU:
         state : mapping of party to folder, optional
             Where a party keeps finished training tasks: the same call goes on from there.
         on_event : callable, optional
-            Hears an `Event` of each bag, where parties run in this process.
+            Hears by `Event` how far the bags are, where parties run in this process.
         """
         self.check()
         if fed.share(label_holder).marks is None:
             fed.mark(positives=positives, label_holder=label_holder)
         check_labels(fed.tables, fed.roles(label_holder).data_holders)
         keeping = fed.keeping(state, on_event)
-        shares = keeping.play(partial(self.learn, positives=positives, label_holder=label_holder))
+        learn = replace(self).learn  # nothing of an earlier fit goes to the parties
+        shares = keeping.play(partial(learn, positives=positives, label_holder=label_holder))
         fed.transcript = keeping.transcript
         for folder in (state or {}).values():
             Checkpoints(Path(folder) / self.name).clear()
@@ -223,8 +224,9 @@ class VFPU:
         data_holders = fed.roles(holder).data_holders
         parts = {p: Part(fed.tables[p], fed.share(p).overlap) for p in data_holders}
         places = places_in_training(self.shares_, parts, holder)
+        answer = replace(self).answer  # without the shares of all parties
         answers = fed.play(
-            partial(self.answer, label_holder=holder, asked=places < 0),
+            partial(answer, label_holder=holder, asked=places < 0),
             own={party: {"share": self.shares_.get(party)} for party in data_holders},
         )
         positive = scores_with_kept(self.shares_[holder], places, answers[holder])
@@ -278,7 +280,8 @@ class VFPU:
         settings |= {"scheme": roles.scheme, "security": roles.security}
         with site.records(self.name, channel, settings) as outcome:
             channel = channel.within(self.name, DISCLOSURES)
-            rng, kept = site.private_rng(self.name), site.checkpoints(self.name, settings)
+            rng = site.private_rng(self.name)
+            kept = site.checkpoints(self.name, settings, settings_of(base))
             if site.me != label_holder:
                 return follow_training(channel, base, site.part(), roles, rng, kept)
             part = Part(site.own_table(), site.rows().overlap, site.rows().marks)
