@@ -8,7 +8,7 @@ import pytest
 
 from job_cases import COMPLETE, EVALUATE, HEAD, PU, RISA, TRAIN, files_below, vfsl, write_case
 from vfsl.data import read_table
-from vfsl.evidence import load_risa
+from vfsl.estimators import load_model
 from vfsl.federation import Federation
 from vfsl.job import load_job, preview, run_job
 from vfsl.record import RunRecord
@@ -162,7 +162,7 @@ def test_the_record_has_the_metrics_and_the_verdict(case):
 
 def test_a_saved_risa_predicts_as_it_did(case):
     folder, found, fed, _ = case
-    model = load_risa(folder / "out", "model-5")
+    model = load_model(folder / "out", "model-5")
     assert model.label_ == ("C", "late")
     written = pd.read_csv(folder / "out/parties/C/predictions-5.csv", dtype={"id": str})
     assert len(written) == len(found["C"])  # RISA answers for rows that only C has, too
