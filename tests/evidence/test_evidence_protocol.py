@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vfsl.channel import run_together
-from vfsl.errors import ChannelError, ProtocolError
+from vfsl.errors import ChannelError, ProtocolError, StoreError
 from vfsl.evidence import RISA
 from vfsl.evidence.opinion import evidence_of, fuse, losses, opinion_of
 from vfsl.evidence.rows import Universe, deal
@@ -172,24 +172,28 @@ class _Crash(Exception):
 def test_an_unfinished_training_goes_on_from_its_checkpoints(cases, tmp_path):
     made = cases.frames()
 
-    def fitted(folder, stop_at=None):
+    def fitted(folder, stop_at=None, **changes):
         def listen(event):
             if event.stage == f"epoch {stop_at}":
                 raise _Crash
 
         folders = {party: tmp_path / folder / party for party in made}
-        risa = RISA(epochs=6, batch_size=32, self_steps=10, checkpoint_every=2)
+        risa = RISA(epochs=6, batch_size=32, self_steps=10, checkpoint_every=2, **changes)
         return risa.fit(cases.federation(made), cases.label, state=folders, on_event=listen)
 
     whole = fitted("whole")
     with pytest.raises(_Crash):
         fitted("broken", stop_at=5)
-    assert sorted(path.name for path in (tmp_path / "broken" / "B" / "risa").iterdir()) == [
+    assert sorted(
+        path.name for path in (tmp_path / "broken" / "B" / "risa" / "epochs").iterdir()
+    ) == [
         "epoch-2.json",
         "epoch-2.npz",
         "epoch-4.json",
         "epoch-4.npz",
     ]
+    with pytest.raises(StoreError, match="was kept by another job"):
+        fitted("broken", learning_rate=0.1)
     resumed = fitted("broken")
     for party in made:
         assert weights(whole.shares_[party]) == weights(resumed.shares_[party])

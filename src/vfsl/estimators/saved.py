@@ -89,13 +89,13 @@ def load_model(folder: str | Path, name: str = "model") -> Estimator:
     try:
         if public["format"] != FORMAT:
             raise StoreError(f"{path} has format {public['format']}; expected {FORMAT}.")
-        settings = dict(public["settings"])
+        settings = {**public["settings"]}
         if "encoders" in public:  # where RISA once kept them
             settings["encoder"] = public["encoders"]
         model = ESTIMATORS.find(public["model"]).from_settings(settings)
         model.label_ = (public["label"][0], public["label"][1])
         parties = list(public["parties"])
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (KeyError, TypeError, IndexError, AttributeError):
         raise StoreError(f"{path} is damaged: it is not a saved model.") from None
     model.shares_ = {party: load_share(folder, party, name) for party in parties}
     return model

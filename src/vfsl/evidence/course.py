@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -26,8 +26,9 @@ from vfsl.evidence.switches import Switches
 from vfsl.evidence.training import BatchResult, Objective, Team, train_pass
 from vfsl.values import Array
 
-Stage = Literal["self-training", "evidence"]
-STAGES: tuple[Stage, ...] = ("self-training", "evidence")
+# By what networks say: first self-training, where scores of classes add up, then evidence.
+Stage = Literal["scores", "evidence"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
 LEAST_JUDGED = 20
 
 
@@ -48,7 +49,7 @@ class Course:
     def objective(self, stage: Stage, classes: int) -> Objective:
         """What the networks of a stage are trained for."""
         switches = self.switches
-        if stage == "self-training":
+        if stage == "scores":
             weight = 1.0 if switches.masked else 0.0
             return Objective(False, classes, not switches.masked, party_loss=weight)
         fills = switches.absent == "mean"
@@ -109,7 +110,7 @@ def run_course(
     if unfinished is not None:
         given = unfinished.arrays["given labels"].astype(np.int64)
     else:
-        given = _complete_labels(teams["self-training"], labels, held, classes, course, seed)
+        given = _complete_labels(teams["scores"], labels, held, classes, course, seed)
     learned = Learned(given, known, dict.fromkeys(universe.parties, 1.0), notes=notes)
     removal = _plan_removal(universe, given, known, held, course)
     if unfinished is not None:
@@ -250,7 +251,7 @@ def _complete_labels(
     rows = np.setdiff1d(rows, held).astype(np.int64)
     batches = -(-len(rows) // course.learning.batch_size)
     learning = replace(course.learning, epochs=-(-course.self_steps // batches))
-    objective = course.objective("self-training", classes)
+    objective = course.objective("scores", classes)
     for epoch in range(1, learning.epochs + 1):
         train_pass(
             team,

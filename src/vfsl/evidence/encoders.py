@@ -191,12 +191,8 @@ def _fit_levels(values: pd.Series[Any], name: str) -> LevelCode:
 
 
 def _places(values: pd.Series[Any], code: LevelCode) -> Array:
-    texts = values.astype(object).where(values.notna(), None).map(_text)
+    texts = values.astype(object).map(str, na_action="ignore")
     return np.asarray(pd.Index(code.levels, dtype=object).get_indexer(pd.Index(texts))) + 1
-
-
-def _text(cell: Any) -> str | None:
-    return None if cell is None else str(cell)
 
 
 def _pixels(table: PartyTable, names: Sequence[str]) -> Array:

@@ -11,13 +11,14 @@ Learns  the label holder: the other parties' evidence (and, for pseudo labels, c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
+from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, ProtocolError, StoreError
-from vfsl.estimators.base import NOTHING_KEPT
 from vfsl.evidence.course import (
     STAGES,
     Course,
@@ -66,26 +67,28 @@ DISCLOSURES: Disclosures = {
     "gradient of evidence": Disclosure(np.ndarray, _LABELS),
     "gradient of scores": Disclosure(np.ndarray, _LABELS),
 }
-_SAYS: dict[str, str] = dict(zip(STAGES, ("scores", "evidence"), strict=True))
 _MOST_CLASSES = 10_000
 _MOST_ROWS = 1 << 40
 _KEPT_EPOCHS = 2  # one that only some parties managed to keep must not be the only one
 
 
+@dataclass(frozen=True)
 class Side:
     """What one party brings to a training or a prediction, and the networks it makes of that."""
 
-    def __init__(
-        self,
-        channel: Channel,
-        part: Part,
-        recipe: Recipe,
-        course: Course,
-        kept: Checkpoints = NOTHING_KEPT,
-    ) -> None:
-        self.channel, self.me = channel.within(MODEL, DISCLOSURES), channel.me
-        self.part, self.recipe, self.course, self.kept = part, recipe, course, kept
-        self.table = part.table.take(part.all_rows)
+    channel: Channel  # speaks DISCLOSURES
+    part: Part
+    recipe: Recipe
+    course: Course
+
+    @property
+    def me(self) -> str:
+        return self.channel.me
+
+    @property
+    def table(self) -> PartyTable:
+        """The overlap rows, then the others."""
+        return self.part.table.take(self.part.all_rows)
 
     def build_members(
         self, classes: int, rng: np.random.Generator
@@ -125,6 +128,7 @@ def lead_training(
     side: Side,
     roles: Roles,
     rng: np.random.Generator,
+    kept: Checkpoints,
     own_labels: bool = True,
     tell: Callable[[int], None] | None = None,
 ) -> ModelShare:
@@ -144,21 +148,21 @@ def lead_training(
     target = np.concatenate([part.target, rest_target])
     labels[: len(target)] = encode_labels(side.me, target, classes)
     columns, members = side.build_members(len(classes), rng)
-    leader = Leader(channel, roles.feature_holders, marks=side.kept.numbers("epoch"))
+    leader = Leader(channel, roles.feature_holders, marks=kept.numbers("epoch"))
     unfinished = None
     if leader.resumed:
-        unfinished = Unfinished(*_load_epoch(side.kept, leader.resumed, members["evidence"]))
+        unfinished = Unfinished(*_load_epoch(kept, leader.resumed, members["evidence"]))
 
     def keep(now: Unfinished) -> None:
         epoch = len(now.rounds)
         leader.order("keep", epoch=epoch)
-        _keep_epoch(side.kept, epoch, members["evidence"], now.rounds, now.arrays)
+        _keep_epoch(kept, epoch, members["evidence"], now.rounds, now.arrays)
 
     teams = {
         stage: Team(
             universe,
             {side.me: members[stage]}
-            | {p: Remote(p, _SAYS[stage], len(classes)) for p in roles.feature_holders},
+            | {p: Remote(p, stage, len(classes)) for p in roles.feature_holders},
             leader,
             stage,
         )
@@ -171,7 +175,7 @@ def lead_training(
         course,
         rng,
         unfinished=unfinished,
-        keep=None if side.kept.folder is None else keep,
+        keep=None if kept.folder is None else keep,
         tell=tell,
     )
     fills = [[0.0] * len(classes)] * len(universe.parties)
@@ -195,14 +199,16 @@ def lead_training(
 # ---- training: the other parties -----------------------------------------------------------------
 
 
-def follow_training(side: Side, roles: Roles, rng: np.random.Generator) -> ModelShare:
+def follow_training(
+    side: Side, roles: Roles, rng: np.random.Generator, kept: Checkpoints
+) -> ModelShare:
     """Do what the label holder orders until it is done, and keep this party's share."""
     leader = roles.label_holder
     side.channel.send(leader, "own rows", len(side.part.rest))
     said = side.channel.receive(leader, "classes")
     classes = expect_integer(said, sender=leader, name="classes", low=2, high=_MOST_CLASSES)
     columns, members = side.build_members(classes, rng)
-    obey_orders(side.channel, leader, members, side.kept)
+    obey_orders(side.channel, leader, members, kept)
     return ModelShare(side.me, MODEL, _state(columns, members["evidence"], classes))
 
 
@@ -220,7 +226,8 @@ def obey_orders(
         known = order.get("do") in ("train", "answer") and order.get("stage") in members
         if not known or not isinstance(order.get("rate", 0.0), float):
             raise ProtocolError(f"Party {leader!r} sent a task that RISA does not know.", leader)
-        member, says = members[order["stage"]], _SAYS[order["stage"]]
+        says: Stage = order["stage"]
+        member = members[says]
         batches = _receive_batches(here, leader, len(member.inputs))
         fill = bool(order.get("fill"))
         if order["do"] == "answer":

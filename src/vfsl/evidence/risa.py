@@ -33,6 +33,7 @@ from vfsl.values import Array
 
 if TYPE_CHECKING:
     from vfsl.evidence.course import Course
+    from vfsl.evidence.protocol import Side
 
 _ROWS = ("overlap", "all")
 
@@ -204,16 +205,7 @@ class RISA(Estimator):
     ) -> Array:
         """The fused opinion of each row: belief in each class and, last, the uncertainty.
 
-        Parameters
-        ----------
-        fed : Federation
-            That of training or another one with the same columns, aligned.
-        rows : {"overlap", "all"}
-            Overlap rows in the common order; or every row of the label holder that was in the
-            alignment, in the order of its table, where the other parties are absent for rows that
-            it has alone.
-        offline : sequence of str
-            Parties that do not take part: absent for every row.
+        The parameters are those of `predict_proba`.
         """
         self.check_fitted()
         check_choice("RISA", "rows", rows, _ROWS)
@@ -236,7 +228,18 @@ class RISA(Estimator):
     def predict_proba(
         self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> Array:
-        """Class probabilities of the rows of `decision_function`, in the order of ``classes_``."""
+        """Class probabilities, in the order of ``classes_``.
+
+        Parameters
+        ----------
+        fed : Federation
+            That of training or another one with the same columns, aligned.
+        rows : {"overlap", "all"}
+            Overlap rows in the common order; or every row of the label holder that was in the
+            alignment, in the order of its table. For rows that it has alone the others are absent.
+        offline : sequence of str
+            Parties that do not take part: absent for every row.
+        """
         opinions = self.decision_function(fed, rows=rows, offline=offline)
         return self.to_probabilities(self.held_share, opinions)
 
@@ -342,14 +345,14 @@ class RISA(Estimator):
         check_overlap(roles.data_holders, len(part.rows))
         if not part.table.features:
             raise DataError(f"Party {channel.me!r} has no columns to learn from.")
+        side = self._side(channel, part, roles)
         rng = np.random.default_rng() if rng is None else rng
-        course, recipe = self._course(roles.label_holder), self._recipe(channel.me)
-        facts = (asdict(course), repr(recipe), self.own_labels, rng.bit_generator.state)
-        side = protocol.Side(channel, part, recipe, course, kept.within("epochs", *facts))
+        facts = (asdict(side.course), repr(side.recipe), self.own_labels, rng.bit_generator.state)
+        epochs = kept.within("epochs", *facts)
         if channel.me != roles.label_holder:
-            share = protocol.follow_training(side, roles, rng)
+            share = protocol.follow_training(side, roles, rng, epochs)
         else:
-            share = protocol.lead_training(side, roles, rng, self.own_labels, tell)
+            share = protocol.lead_training(side, roles, rng, epochs, self.own_labels, tell)
         kept.clear()
         return share
 
@@ -366,8 +369,8 @@ class RISA(Estimator):
     ) -> Array | None:
         """One party's whole side of a prediction: the opinions at the label holder.
 
-        ``rows`` and ``offline`` are those of `decision_function`; ``places`` do not matter, since
-        no opinions of training rows are kept.
+        ``rows`` and ``offline`` are those of `predict_proba`; ``places`` do not matter, since no
+        opinions of training rows are kept.
         """
         part = site.part(label)
         if part is None or site.me in offline:
@@ -400,8 +403,7 @@ class RISA(Estimator):
         need_torch("RISA")
         from vfsl.evidence import protocol
 
-        course, recipe = self._course(roles.label_holder), self._recipe(channel.me)
-        side = protocol.Side(channel, part, recipe, course)
+        side = self._side(channel, part, roles)
         if channel.me != roles.label_holder:
             protocol.say_opinions(side, share, roles)
             return None
@@ -448,6 +450,13 @@ class RISA(Estimator):
         """The switches; plus has other ones for pictures, by the label holder's network."""
         pictures = isinstance(self._recipe(label_holder), CNN)
         return switches_of(self.variant, self.switches, pictures)
+
+    def _side(self, channel: Channel, part: Part, roles: Roles) -> Side:
+        from vfsl.evidence import protocol
+
+        channel = channel.within(self.name, protocol.DISCLOSURES)
+        course = self._course(roles.label_holder)
+        return protocol.Side(channel, part, self._recipe(channel.me), course)
 
     def _course(self, label_holder: str) -> Course:
         from vfsl.evidence.course import Course

@@ -30,7 +30,7 @@ def receive_floats(channel: Channel, sender: str, name: str, shape: tuple[int, .
 
 
 class Remote:
-    """A party's network elsewhere; it says "evidence" or "scores" where it was last ordered to."""
+    """A party's network elsewhere; it says "scores" or "evidence" where it was last ordered to."""
 
     def __init__(self, party: str, says: str, classes: int) -> None:
         self._party, self._says, self._classes = party, says, classes
@@ -65,27 +65,20 @@ class Remote:
 Peer = Member | Remote
 
 
+@dataclass(frozen=True)
 class Team:
-    """All parties' networks of one stage, in the order of the universe's parties.
+    """All parties' networks of one stage."""
 
-    Without a leader all of them are in this process.
-    """
-
-    def __init__(
-        self,
-        universe: Universe,
-        peers: Mapping[str, Peer],
-        leader: Leader | None = None,
-        stage: str = "",
-    ) -> None:
-        self.universe, self.peers = universe, peers
-        self._leader, self._stage = leader, stage
+    universe: Universe
+    peers: Mapping[str, Peer]  # in the order of the universe's parties
+    leader: Leader | None = None  # of the parties elsewhere; None: all are in this process
+    stage: str = ""
 
     def order(self, do: str, **facts: Any) -> None:
         """Tell parties elsewhere what comes next, before any peer is asked to do it."""
-        if self._leader is None:
+        if self.leader is None:
             return
-        here = self._leader.order(do, stage=self._stage, **facts)
+        here = self.leader.order(do, stage=self.stage, **facts)
         for peer in self.peers.values():
             if isinstance(peer, Remote):
                 peer.here = here
