@@ -346,9 +346,7 @@ class JointParts:
             if do != ASSOCIATION:
                 own["rng"] = site.private_rng(do)
             if do not in (ASSOCIATION, SHIFT):
-                facts = [settings, name, list(own.get("columns", []))]
-                self._kept.append(site.checkpoints(name, *facts))
-                own["kept"] = self._kept[-1]
+                own["kept"] = self._keep(name, settings, list(own.get("columns", [])))
             return side.train(here, self.part, roles=roles, **own)
 
         with site.records(do, here, settings) as outcome:
@@ -374,6 +372,13 @@ class JointParts:
                 raise ProtocolError(f"Party {self.missing!r} ordered unknown work.", self.missing)
             with self.play(order["do"], base) as (run, _):
                 run()
+
+    def _keep(self, name: str, *facts: Any) -> Checkpoints:
+        """Where this party keeps a part of the work, whatever marks its rows have."""
+        share = self.site.standing.rows
+        unmarked = None if share is None else replace(share, marks=None)
+        self._kept.append(self.site.with_rows(unmarked).checkpoints(name, name, *facts))
+        return self._kept[-1]
 
     def forget(self) -> None:
         """Remove what was kept of the parts, once all are done."""
