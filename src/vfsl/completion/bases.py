@@ -15,16 +15,14 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, softmax
 
-from vfsl.completion.calibration import Floats
 from vfsl.data import Encoder, Kind, PartyTable
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Estimator
-from vfsl.estimators.descent import Width
-from vfsl.estimators.least_squares import Program
+from vfsl.estimators.descent import Program, Width
 from vfsl.estimators.linear import LinearRegression
 from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest
 from vfsl.parts import ModelShare, Part, Roles
-from vfsl.values import Array
+from vfsl.values import Array, Floats
 
 BASES = ("linear", "rf", "gbdt", "xgb", "lgb")
 # A linear model on as many columns as rows would show the given party the other's residuals.
@@ -82,15 +80,6 @@ _TREES: Mapping[str, Any] = {
 }
 
 
-def is_linear(estimator: Estimator | None) -> bool:
-    return isinstance(estimator, LinearRegression)
-
-
-def knows_training_scores(estimator: Estimator | None) -> bool:
-    """Whether the label holder has the scores of all training rows without asking for them."""
-    return hasattr(estimator, "training_scores")
-
-
 @dataclass(frozen=True)
 class Pair:
     """The estimators of a base for numbers and for classes.
@@ -111,7 +100,7 @@ class Pair:
 
     @property
     def linear(self) -> bool:
-        return is_linear(self.numbers)
+        return isinstance(self.numbers, LinearRegression)
 
     @property
     def work(self) -> str:
@@ -144,7 +133,7 @@ class Pair:
                 )
             return
         for one in (self.numbers, self.classes):
-            if not knows_training_scores(one):
+            if one is None or not one.knows_training_scores:
                 raise ConfigError(
                     "A Pair must be of a linear model, or of two estimators that know the scores "
                     f"of their training rows, as trees do. Got {type(one).__name__} instead."
@@ -169,14 +158,6 @@ def make_pair(base: str | Pair) -> Pair:
 
 
 # ---- what scores mean ---------------------------------------------------------------------------
-
-
-def as_values(base: Estimator, share: ModelShare, scores: Array) -> Floats:
-    """Scores of a regression in units of the target, (rows, columns)."""
-    found = np.asarray(scores, dtype=np.float64)
-    if is_linear(base):
-        found = found * np.asarray(share.state["scale"]) + np.asarray(share.state["mean"])
-    return found
 
 
 def as_chances(base: Estimator, share: ModelShare, scores: Array, classes: int) -> Floats:

@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 
 from vfsl.completion import calibration
-from vfsl.completion.calibration import Booleans, ClassScale, ErrorScale, Floats, Places, Shift
+from vfsl.completion.calibration import ClassScale, ErrorScale, Shift
 from vfsl.data import Kind, PartyTable, codes
 from vfsl.data.codes import CategoryCode, Code, NumericCode
 from vfsl.errors import DataError
+from vfsl.values import Booleans, Floats, Integers
 
 USE, CARE, MEAN = "use", "use with care", "no better than mean"
 # A column that removes less than this fraction of the squared error is to be used with care.
@@ -51,7 +52,7 @@ class Target:
     code: Code
     filled: Floats
     known: Booleans
-    groups: Places | None = None
+    groups: Integers | None = None
 
     @property
     def name(self) -> str:
@@ -84,10 +85,10 @@ class Target:
         return np.asarray(calibration.plain_chances(scores)[:, self._groups] * within)
 
     @property
-    def _groups(self) -> Places:
+    def _groups(self) -> Integers:
         return np.arange(len(self.levels)) if self.groups is None else self.groups
 
-    def counts(self, use: Booleans | None = None) -> Places:
+    def counts(self, use: Booleans | None = None) -> Integers:
         """How many of these rows, by default of all known cells, have each category."""
         cells = self.filled[self.known if use is None else use].astype(np.int64)
         return np.bincount(cells, minlength=len(self.levels))
@@ -357,7 +358,7 @@ class Filled:
     model: str
     values: Floats
     present: Booleans
-    round: Places
+    round: Integers
     confidence: Floats
     chances: Floats | None
     fold: Fold

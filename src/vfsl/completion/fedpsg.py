@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -41,6 +41,7 @@ from vfsl.completion.vfpum import VFPUM, Stop
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.estimators.association import Association
+from vfsl.estimators.base import Ask
 from vfsl.federation import Federation
 from vfsl.lead import Follower, disclose_orders
 from vfsl.params import check_params, documented, param
@@ -56,8 +57,6 @@ DISCLOSURES: Disclosures = {
     ),
     **disclose_orders("which part of the completion comes next, and by which base"),
 }
-
-Ask = tuple[Literal["disclosure", "output"], str]
 
 # What a preset stands for, where a parameter is left to it.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -323,16 +322,12 @@ class JointParts:
     def play(self, do: str, base: int) -> Iterator[tuple[Callable[..., Any], Outcome]]:
         """Play and record the next part: a function of what only this party brings to it."""
         pair, site = self.pairs[base], self.site
-        work = ASSOCIATION if do == ASSOCIATION else pair.work
-        roles = replace(site.roles(self.missing, work), feature_holders=(self.given,))
-        name, here = f"{self._number} {do} {base}", self.channel.within(f"part {self._number}")
-        self._number += 1
+        roles = replace(site.roles(self.missing, pair.work), feature_holders=(self.given,))
+        name, here = f"{self._number} {do} {base}", self._open_channel()
         settings = self.how.describe(self.given, self.missing) | {"base": base}
+        settings |= {"scheme": roles.scheme, "security": roles.security}
         side: Any
-        if do == ASSOCIATION:
-            side = Association(aggregate=self.how.aggregate)
-            settings = {"given": self.given, "missing": self.missing, **asdict(side)}
-        elif do == CROSS_FIT:
+        if do == CROSS_FIT:
             side = CrossFit(pair, self.how.folds, self.how.confidence == "spread")
         elif do == SHIFT:
             side = MeasureShift()
@@ -340,17 +335,23 @@ class JointParts:
             names = ("alpha", "k", "rounds", "confidence", "context", "stop")
             side = VFPUM(pair, **{name: getattr(self.how, name) for name in names})
             side.rounds = side.rounds if do == VFPU_M else 1
-        settings |= {"scheme": roles.scheme, "security": roles.security}
 
         def run(**own: Any) -> Any:
-            if do != ASSOCIATION:
-                own["rng"] = site.private_rng(do)
-            if do not in (ASSOCIATION, SHIFT):
+            if do != SHIFT:
                 own["kept"] = self._keep(name, settings, list(own.get("columns", [])))
-            return side.train(here, self.part, roles=roles, **own)
+            return side.train(here, self.part, roles=roles, rng=site.private_rng(do), **own)
 
         with site.records(do, here, settings) as outcome:
             yield run, outcome
+
+    def associate(self) -> Any:
+        """Play the association as the next part; the strengths by column at the missing party."""
+        how = Association(aggregate=self.how.aggregate)
+        return how.compare(self.site, self._open_channel(), self.given, self.missing)
+
+    def _open_channel(self) -> Channel:
+        self._number += 1
+        return self.channel.within(f"part {self._number - 1}")
 
     def own_part(self) -> Part:
         """The party's rows; ConfigError where it has none."""
@@ -370,6 +371,9 @@ class JointParts:
             )
             if order.get("do") not in allowed:
                 raise ProtocolError(f"Party {self.missing!r} ordered unknown work.", self.missing)
+            if order["do"] == ASSOCIATION:
+                self.associate()
+                continue
             with self.play(order["do"], base) as (run, _):
                 run()
 

@@ -287,9 +287,8 @@ class MissingParty:
         tau = self._how.tau
         if tau is None:
             return route_by_skill(skills) + rare, folds, choice
-        with self._order(ASSOCIATION) as (run, outcome):
-            measured = run()
-            outcome.metrics = {"columns": len(measured)}
+        self._leader.order(ASSOCIATION, base=0)
+        measured = self._parts.associate()
         strengths = {name: float(measured[name]) for name in folds}
         level = find_best_tau(strengths, skills) if tau == "auto" else float(tau)
         return route_by_association(strengths, level) + rare, folds, choice

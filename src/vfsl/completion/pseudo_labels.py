@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from vfsl.completion.bases import Components
-from vfsl.completion.calibration import Booleans, ClassScale, Floats, Places
+from vfsl.completion.calibration import ClassScale
 from vfsl.completion.columns import Target
 from vfsl.parts import ModelShare
+from vfsl.values import Booleans, Floats, Integers
 
 ALL_MOVED, ALL_ROUNDS, NOBODY, STOPPED = (
     "every row has a pseudo-label",
@@ -47,7 +48,7 @@ def spread_confidence(spread: Floats, deviation: float) -> Floats:
     return np.asarray(np.clip(1.0 - spread / scale, 0.0, 1.0))
 
 
-def choose_rows(confidence: Floats, alpha: float, fraction: float) -> tuple[Places, Places]:
+def choose_rows(confidence: Floats, alpha: float, fraction: float) -> tuple[Integers, Integers]:
     """C, the places with a confidence of at least α, and S, the most confident fraction of C.
 
     S is rounded up, so that a C that is not empty always moves somebody; on a tie the lower place
@@ -91,7 +92,7 @@ class Found:
 
     target: Target
     labels: Floats
-    round: Places
+    round: Integers
     predicted: Floats
     confidence: Floats
     chances: Floats | None = None
@@ -109,7 +110,7 @@ class Found:
         return cls(target, labels, round_, predicted, confidence, chances, scale)
 
     @property
-    def waiting(self) -> Places:
+    def waiting(self) -> Integers:
         """D_U: the places of rows without a pseudo-label."""
         return np.flatnonzero(self.round == 0)
 
