@@ -78,22 +78,15 @@ class ClassScale:
         inside = (scores - self.centre) / self.deviation
         return np.asarray(softmax(inside @ self.weights[:-1] + self.weights[-1], axis=1))
 
-    def to_dict(self) -> dict[str, Any]:
-        weights = [
-            [cell if np.isfinite(cell) else None for cell in row] for row in self.weights.tolist()
-        ]
-        return {
-            "centre": self.centre.tolist(),
-            "deviation": self.deviation.tolist(),
-            "weights": weights,
-        }
-
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ClassScale:
-        weights = np.array(
-            [[-np.inf if cell is None else cell for cell in row] for row in content["weights"]]
-        )
-        return cls(np.asarray(content["centre"]), np.asarray(content["deviation"]), weights)
+        return cls(**{name: np.asarray(values) for name, values in content.items()})
+
+
+def to_lists(one: Any) -> dict[str, Any]:
+    """The fields of an instance as JSON values: arrays as lists."""
+    named = vars(one).items()
+    return {name: each.tolist() if isinstance(each, np.ndarray) else each for name, each in named}
 
 
 def plain_chances(scores: Floats) -> Floats:

@@ -7,14 +7,14 @@ and a `Filled` is the completed column: values, where they come from, how sure t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from vfsl.completion import calibration
-from vfsl.completion.calibration import ClassScale, ErrorScale, Shift
+from vfsl.completion.calibration import ClassScale, ErrorScale, Shift, to_lists
 from vfsl.data import Kind, PartyTable, codes
 from vfsl.data.codes import CategoryCode, Code, NumericCode
 from vfsl.errors import DataError
@@ -218,21 +218,19 @@ class Fold:
 
     def to_dict(self) -> dict[str, Any]:
         """All but the column itself, as JSON values."""
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        return {
-            **{name: None if one is None else one.tolist() for name, one in arrays.items()},
-            "scale": None if self.scale is None else self.scale.to_dict(),
-            "errors": None if self.errors is None else asdict(self.errors),
-        }
+        lists = {name: each for name, each in to_lists(self).items() if name != "target"}
+        scale, errors = (
+            None if one is None else to_lists(one) for one in (self.scale, self.errors)
+        )
+        return lists | {"scale": scale, "errors": errors}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], target: Target) -> Self:
-        kept = {name: content[name] for name in _ARRAYS if content[name] is not None}
-        arrays = {name: np.asarray(one, dtype=float) for name, one in kept.items()}
-        scale, errors = content["scale"], content["errors"]
+        kept = {name: one for name, one in content.items() if one is not None}
+        scale, errors = kept.pop("scale", None), kept.pop("errors", None)
         return cls(
             target,
-            **arrays,
+            **{name: np.asarray(one, dtype=float) for name, one in kept.items()},
             scale=None if scale is None else ClassScale.from_dict(scale),
             errors=None if errors is None else ErrorScale(**errors),
         )
@@ -245,9 +243,6 @@ class Fold:
             return calibration.lac_scores(self.chances[known], truth.astype(np.int64))
         spread = None if self.spread is None else self.spread[known]
         return calibration.split_scores(truth, self.predicted[known], spread)
-
-
-_ARRAYS = ("predicted", "baseline", "chances", "spread", "rest_spread")
 
 
 def losses(fold: Fold) -> tuple[Floats, Floats]:

@@ -14,8 +14,7 @@ party's remaining rows; only the given party knows whose rows these are.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -318,31 +317,27 @@ class JointParts:
             # Of the other's remaining rows it has none.
             self.part = Part(table.without(table.labels), self.part.rows)
 
-    @contextmanager
-    def play(self, do: str, base: int) -> Iterator[tuple[Callable[..., Any], Outcome]]:
-        """Play and record the next part: a function of what only this party brings to it."""
-        pair, site = self.pairs[base], self.site
-        roles = replace(site.roles(self.missing, pair.work), feature_holders=(self.given,))
-        name, here = f"{self._number} {do} {base}", self._open_channel()
-        settings = self.how.describe(self.given, self.missing) | {"base": base}
-        settings |= {"scheme": roles.scheme, "security": roles.security}
+    def play(self, do: str, base: int, **own: Any) -> tuple[Any, Outcome]:
+        """Play and record the next part; ``own`` is what only the missing party brings to it."""
+        how, pair, site = self.how, self.pairs[base], self.site
         side: Any
         if do == CROSS_FIT:
-            side = CrossFit(pair, self.how.folds, self.how.confidence == "spread")
+            side = CrossFit(pair, how.folds, how.confidence == "spread")
         elif do == SHIFT:
             side = MeasureShift()
         else:
             names = ("alpha", "k", "rounds", "confidence", "context", "stop")
-            side = VFPUM(pair, **{name: getattr(self.how, name) for name in names})
+            side = VFPUM(pair, **{name: getattr(how, name) for name in names})
             side.rounds = side.rounds if do == VFPU_M else 1
-
-        def run(**own: Any) -> Any:
-            if do != SHIFT:
-                own["kept"] = self._keep(name, settings, list(own.get("columns", [])))
-            return side.train(here, self.part, roles=roles, rng=site.private_rng(do), **own)
-
+        roles = replace(site.roles(self.missing, pair.work), feature_holders=(self.given,))
+        settings = how.describe(self.given, self.missing) | {"base": base}
+        settings |= {"scheme": roles.scheme, "security": roles.security}
+        if do != SHIFT:
+            own["kept"] = self._keep(f"{self._number} {do} {base}", settings, own.get("columns"))
+        here, rng = self._open_channel(), site.private_rng(do)
         with site.records(do, here, settings) as outcome:
-            yield run, outcome
+            answer = side.train(here, self.part, roles=roles, rng=rng, **own)
+        return answer, outcome
 
     def associate(self) -> Any:
         """Play the association as the next part; the strengths by column at the missing party."""
@@ -373,9 +368,8 @@ class JointParts:
                 raise ProtocolError(f"Party {self.missing!r} ordered unknown work.", self.missing)
             if order["do"] == ASSOCIATION:
                 self.associate()
-                continue
-            with self.play(order["do"], base) as (run, _):
-                run()
+            else:
+                self.play(order["do"], base)
 
     def _keep(self, name: str, *facts: Any) -> Checkpoints:
         """Where this party keeps a part of the work, whatever marks its rows have."""

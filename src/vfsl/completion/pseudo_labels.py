@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vfsl.completion.bases import Components
-from vfsl.completion.calibration import ClassScale
+from vfsl.completion.calibration import ClassScale, to_lists
 from vfsl.completion.columns import Target
 from vfsl.parts import ModelShare
 from vfsl.values import Booleans, Floats, Integers
@@ -158,29 +158,23 @@ class Found:
 
     def to_dict(self) -> dict[str, Any]:
         """All but the column itself, as JSON values."""
-        return {
-            **{name: getattr(self, name).tolist() for name in _ARRAYS},
-            "chances": None if self.chances is None else self.chances.tolist(),
-            "scale": None if self.scale is None else self.scale.to_dict(),
-            "rounds": self.rounds,
-            "stop_reason": self.stop_reason,
-        }
+        lists = {name: each for name, each in to_lists(self).items() if name != "target"}
+        return lists | {"scale": None if self.scale is None else to_lists(self.scale)}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], target: Target) -> Found:
-        arrays = {name: np.asarray(content[name], dtype=float) for name in _ARRAYS}
-        chances, scale = content["chances"], content["scale"]
+        plain = ("rounds", "stop_reason", "scale")
+        kept = {name: one for name, one in content.items() if one is not None and name not in plain}
+        arrays = {name: np.asarray(one, dtype=float) for name, one in kept.items()}
+        arrays["round"] = arrays["round"].astype(np.int64)
+        scale = content["scale"]
         return cls(
             target,
-            **arrays | {"round": arrays["round"].astype(np.int64)},
-            chances=None if chances is None else np.asarray(chances, dtype=float),
+            **arrays,
             scale=None if scale is None else ClassScale.from_dict(scale),
             rounds=list(content["rounds"]),
             stop_reason=content["stop_reason"],
         )
-
-
-_ARRAYS = ("labels", "round", "predicted", "confidence")
 
 
 @dataclass(eq=False)
