@@ -67,12 +67,11 @@ def run(model, both, columns, roles=PLAIN, seed=0, own=None, **how):
     return run_together(jobs, **how)["B"]
 
 
-def federation(common=120, rest=80, seed=0, scheme="plain", **how):
+def federation(common=120, rest=80, seed=0, scheme="plain", on="memory"):
     """An aligned federation of two parties, and B's truth by id."""
-    a, b, label = frames(common, rest, seed, **how)
+    a, b, label = frames(common, rest, seed)
     a["y"] = label
-    fed = vfsl.simulate(
-        {"A": a, "B": b.iloc[:common]}, id="id", labels={"A": "y"}, scheme=scheme, seed=seed
-    )
+    tables = {"A": a, "B": b.iloc[:common]}
+    fed = vfsl.simulate(tables, id="id", labels={"A": "y"}, scheme=scheme, seed=seed, on=on)
     fed.align("A", "B", protocol="ecdh")
     return fed, b.set_index("id")

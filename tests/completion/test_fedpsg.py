@@ -1,5 +1,7 @@
 """FedPSG on whole federations: the result, its routes, its quality, and what it refuses."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,9 @@ import vfsl
 from vfsl.completion.columns import MEAN, USE
 from vfsl.completion.ensembles import Ensemble
 from vfsl.completion.fedpsg import FedPSG
-from vfsl.errors import ConfigError, DataError, VfslError
+from vfsl.errors import ConfigError, DataError, ProtocolError, VfslError
+from vfsl.estimators import XGB
+from vfsl.lead import Leader
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +161,109 @@ def test_the_best_of_several_bases_is_taken():
     assert [step.name for step in fed.record.steps].count("cross-fit") == 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "income", "red", "cells", "sure"),
+    [
+        ({}, 89248.59439887675, 43, 16, 224.40515873506044),
+        ({"rounds": 3}, 89233.98853008614, 42, 44, 223.18728991849594),
+        ({"base": "xgb"}, 89556.1080286303, 44, 16, 219.9748839413259),
+        ({"base": "xgb", "rounds": 2}, 89199.03265221752, 43, 31, 221.76233241049215),
+        ({"tau": 0.45, "rounds": 2}, 89230.84766881865, 42, 31, 223.16529270386243),
+        ({"tau": 0.45, "low": "hot-deck"}, 89248.59439887675, 43, 16, 158.68403960225515),
+        ({"tau": 0.5, "methods": ["hot-deck"]}, 89248.59439887677, 43, 16, 224.40515873506044),
+        ({"preset": "seed", "tau": 0.2, "rounds": 2}, 88758.37797280686, 40, 16, 109.56903003),
+        (
+            {"rounds": 2, "confidence": "seed", "remainder": "hot-deck"},
+            85296.10551330609,
+            40,
+            19,
+            18.806664789233793,
+        ),
+    ],
+)
+def test_the_cells_are_those_of_the_first_release(settings, income, red, cells, sure):
+    """The sum of a number, how often a category is filled in, pseudo-labels, and confidence."""
+    fed, _ = federation(common=150, rest=90)
+    done = FedPSG(**settings).fit_complete(fed)
+    lines = done.provenance
+    assert done.table["income"].sum() == pytest.approx(income, rel=1e-9)
+    assert (done.table["colour"] == "red").sum() == red
+    assert sum((lines[name]["round"] > 0).sum() for name in done.table) == cells
+    total = sum(lines[name]["confidence"].sum() for name in done.table)
+    assert total == pytest.approx(sure, rel=1e-9)
+
+
+# ---- party by party ------------------------------------------------------------------------------
+
+
+def test_every_party_plays_its_own_side(case):
+    """The missing party has numbers in place of the other's ids; the others have nothing."""
+    _, _, whole = case
+    fed, _ = federation(common=200, rest=150)
+    played = fed.play(partial(FedPSG(rounds=3).play, given="A", missing="B"))
+    assert played["A"] is None
+    assert played["K"] is None
+    done = played["B"]
+    assert done.table.index.tolist() == list(range(150))
+    pd.testing.assert_frame_equal(
+        done.table.reset_index(drop=True), whole.table.reset_index(drop=True)
+    )
+    assert [step.name for step in fed.steps] == [
+        "align",
+        "cross-fit",
+        "vfpu-m",
+        "shift",
+        "completion",
+    ]
+    assert fed.steps[-1].notes == whole.notes
+
+
+def test_a_party_without_a_role_sends_nothing():
+    a, b, _ = frames()
+    fed = vfsl.simulate({"A": a, "B": b.iloc[:120], "C": b}, scheme="plain")
+    fed.align("A", "B", protocol="ecdh")
+    done = FedPSG(shift="none").fit_complete(fed)
+    assert len(done.table) == 80
+    assert not any("C" in (flow.sender, flow.receiver) for flow in fed.steps[-1].flows)
+
+
+@pytest.mark.parametrize("wrong", ["everything", "shift", "association", "vfpu-m"])
+def test_what_the_settings_do_not_ask_for_is_not_done(monkeypatch, wrong):
+    """The others refuse an order that no party of the run has agreed to."""
+    original = Leader.order
+
+    def order(self, do, **facts):
+        return original(self, wrong if do == "cross-fit" else do, **facts)
+
+    monkeypatch.setattr(Leader, "order", order)
+    fed, _ = federation(common=60, rest=20)
+    with pytest.raises(ProtocolError, match="'B' ordered unknown work"):
+        FedPSG(shift="none").fit_complete(fed)
+
+
+def test_what_a_completion_asks_for():
+    plain = ("output", "completed columns")
+    assert FedPSG(shift="none").asks() == (plain,)
+    assert FedPSG().asks() == (("disclosure", "row differences"), plain)
+    papers = [name for _, name in FedPSG(preset="seed", base=("linear", "xgb")).asks()]
+    assert papers == [
+        "repeated predictions",
+        "tree partitions",
+        "associations",
+        "row differences",
+        "completed columns",
+    ]
+
+
+@pytest.mark.slow
+def test_parties_may_be_processes(case):
+    _, _, whole = case
+    fed, _ = federation(common=200, rest=150, on="processes")
+    done = FedPSG(rounds=3).fit_complete(fed)
+    pd.testing.assert_frame_equal(done.table, whole.table)
+    assert done.recommend(base=XGB(n_estimators=2, max_depth=2)).measure == "AUC"
+
+
 # ---- what is refused or noted --------------------------------------------------------------------
 
 
@@ -222,6 +329,14 @@ def test_a_linear_map_of_the_given_columns_is_said():
     ("settings", "text"),
     [
         ({"tau": 1.5}, "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'"),
+        (
+            {"tau": -0.1},
+            "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'",
+        ),
+        (
+            {"tau": True},
+            "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'",
+        ),
         ({"tau": "best"}, "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'"),
         ({"preset": "paper"}, "The preset parameter of FedPSG must be one of"),
         ({"base": ()}, "must name at least one estimator"),

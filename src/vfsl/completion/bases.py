@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vfsl.completion.calibration import Floats
 from vfsl.data import Encoder, Kind, PartyTable
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Estimator
@@ -22,7 +21,7 @@ from vfsl.estimators.descent import Program, Width
 from vfsl.estimators.linear import LinearRegression
 from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest
 from vfsl.parts import ModelShare, Part, Roles
-from vfsl.values import Array
+from vfsl.values import Array, Floats
 
 BASES = ("linear", "rf", "gbdt", "xgb", "lgb")
 # A linear model on as many columns as rows would show the given party the other's residuals.
@@ -80,10 +79,6 @@ _TREES: Mapping[str, Any] = {
 }
 
 
-def is_linear(estimator: Estimator | None) -> bool:
-    return isinstance(estimator, LinearRegression)
-
-
 @dataclass(frozen=True)
 class Pair:
     """The estimators of a base for numbers and for classes.
@@ -104,7 +99,7 @@ class Pair:
 
     @property
     def linear(self) -> bool:
-        return is_linear(self.numbers)
+        return isinstance(self.numbers, LinearRegression)
 
     @property
     def work(self) -> str:
@@ -162,11 +157,6 @@ def make_pair(base: str | Pair) -> Pair:
 
 
 # ---- what scores mean ---------------------------------------------------------------------------
-
-
-def as_values(base: Estimator, share: ModelShare, scores: Array) -> Floats:
-    """Scores of a regression in units of the target, (rows, columns)."""
-    return np.asarray(base.to_values(share, np.asarray(scores, dtype=np.float64)))
 
 
 def as_chances(base: Estimator, share: ModelShare, scores: Array, classes: int) -> Floats:

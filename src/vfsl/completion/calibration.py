@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
@@ -29,11 +28,7 @@ from vfsl.channel import Channel, expect_array
 from vfsl.data import Encoder
 from vfsl.params import check_params, documented, param
 from vfsl.parts import Part, Roles
-from vfsl.values import Disclosure, Disclosures
-
-Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
+from vfsl.values import Booleans, Disclosure, Disclosures, Floats, Integers
 
 # Errors below this fraction of their mean count as this fraction: a logarithm needs a floor.
 _ERROR_FLOOR = 0.05
@@ -63,7 +58,7 @@ class ClassScale:
     weights: Floats
 
     @classmethod
-    def fit(cls, scores: Floats, codes: Places, classes: int) -> ClassScale:
+    def fit(cls, scores: Floats, codes: Integers, classes: int) -> ClassScale:
         """By maximum likelihood with scikit-learn's default penalty, on held-out scores."""
         centre, deviation = scores.mean(axis=0), np.maximum(scores.std(axis=0), _FLATTEST)
         weights = np.zeros((scores.shape[1] + 1, classes))
@@ -83,22 +78,15 @@ class ClassScale:
         inside = (scores - self.centre) / self.deviation
         return np.asarray(softmax(inside @ self.weights[:-1] + self.weights[-1], axis=1))
 
-    def to_dict(self) -> dict[str, Any]:
-        weights = [
-            [cell if np.isfinite(cell) else None for cell in row] for row in self.weights.tolist()
-        ]
-        return {
-            "centre": self.centre.tolist(),
-            "deviation": self.deviation.tolist(),
-            "weights": weights,
-        }
-
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ClassScale:
-        weights = np.array(
-            [[-np.inf if cell is None else cell for cell in row] for row in content["weights"]]
-        )
-        return cls(np.asarray(content["centre"]), np.asarray(content["deviation"]), weights)
+        return cls(**{name: np.asarray(values) for name, values in content.items()})
+
+
+def to_lists(one: Any) -> dict[str, Any]:
+    """The fields of an instance as JSON values: arrays as lists."""
+    named = vars(one).items()
+    return {name: each.tolist() if isinstance(each, np.ndarray) else each for name, each in named}
 
 
 def plain_chances(scores: Floats) -> Floats:
@@ -142,7 +130,7 @@ def log_errors(errors: Floats) -> Floats:
 
 
 def cross_chances(
-    scores: Floats, codes: Places, known: Booleans, classes: int, folds: Places
+    scores: Floats, codes: Integers, known: Booleans, classes: int, folds: Integers
 ) -> Floats:
     """Probabilities of each row by the scale of the other folds' known rows."""
     found = np.zeros((len(scores), classes))
@@ -152,7 +140,7 @@ def cross_chances(
     return found
 
 
-def cross_errors(predicted: Floats, errors: Floats, known: Booleans, folds: Places) -> Floats:
+def cross_errors(predicted: Floats, errors: Floats, known: Booleans, folds: Integers) -> Floats:
     """The expected error of each row by the scale of the other folds' known rows."""
     found = np.zeros(len(predicted))
     for fold in np.unique(folds):
@@ -161,7 +149,7 @@ def cross_errors(predicted: Floats, errors: Floats, known: Booleans, folds: Plac
     return found
 
 
-def draw_folds(rows: int, folds: int, rng: np.random.Generator) -> Places:
+def draw_folds(rows: int, folds: int, rng: np.random.Generator) -> Integers:
     """The fold of each row; folds are of about equal size."""
     return rng.permutation(np.arange(rows, dtype=np.int64) % folds)
 
@@ -202,7 +190,7 @@ def split_interval(
     return np.asarray(predicted - half), np.asarray(predicted + half)
 
 
-def lac_scores(chances: Floats, truth: Places) -> Floats:
+def lac_scores(chances: Floats, truth: Integers) -> Floats:
     """1 − the probability of the true class."""
     return np.asarray(1.0 - chances[np.arange(len(truth)), truth])
 

@@ -7,17 +7,18 @@ and a `Filled` is the completed column: values, where they come from, how sure t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from vfsl.completion import calibration
-from vfsl.completion.calibration import Booleans, ClassScale, ErrorScale, Floats, Places, Shift
+from vfsl.completion.calibration import ClassScale, ErrorScale, Shift, to_lists
 from vfsl.data import Kind, PartyTable, codes
 from vfsl.data.codes import CategoryCode, Code, NumericCode
 from vfsl.errors import DataError
+from vfsl.values import Booleans, Floats, Integers
 
 USE, CARE, MEAN = "use", "use with care", "no better than mean"
 # A column that removes less than this fraction of the squared error is to be used with care.
@@ -51,7 +52,7 @@ class Target:
     code: Code
     filled: Floats
     known: Booleans
-    groups: Places | None = None
+    groups: Integers | None = None
 
     @property
     def name(self) -> str:
@@ -84,10 +85,10 @@ class Target:
         return np.asarray(calibration.plain_chances(scores)[:, self._groups] * within)
 
     @property
-    def _groups(self) -> Places:
+    def _groups(self) -> Integers:
         return np.arange(len(self.levels)) if self.groups is None else self.groups
 
-    def counts(self, use: Booleans | None = None) -> Places:
+    def counts(self, use: Booleans | None = None) -> Integers:
         """How many of these rows, by default of all known cells, have each category."""
         cells = self.filled[self.known if use is None else use].astype(np.int64)
         return np.bincount(cells, minlength=len(self.levels))
@@ -217,21 +218,19 @@ class Fold:
 
     def to_dict(self) -> dict[str, Any]:
         """All but the column itself, as JSON values."""
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        return {
-            **{name: None if one is None else one.tolist() for name, one in arrays.items()},
-            "scale": None if self.scale is None else self.scale.to_dict(),
-            "errors": None if self.errors is None else asdict(self.errors),
-        }
+        lists = {name: each for name, each in to_lists(self).items() if name != "target"}
+        scale, errors = (
+            None if one is None else to_lists(one) for one in (self.scale, self.errors)
+        )
+        return lists | {"scale": scale, "errors": errors}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], target: Target) -> Self:
-        kept = {name: content[name] for name in _ARRAYS if content[name] is not None}
-        arrays = {name: np.asarray(one, dtype=float) for name, one in kept.items()}
-        scale, errors = content["scale"], content["errors"]
+        kept = {name: one for name, one in content.items() if one is not None}
+        scale, errors = kept.pop("scale", None), kept.pop("errors", None)
         return cls(
             target,
-            **arrays,
+            **{name: np.asarray(one, dtype=float) for name, one in kept.items()},
             scale=None if scale is None else ClassScale.from_dict(scale),
             errors=None if errors is None else ErrorScale(**errors),
         )
@@ -244,9 +243,6 @@ class Fold:
             return calibration.lac_scores(self.chances[known], truth.astype(np.int64))
         spread = None if self.spread is None else self.spread[known]
         return calibration.split_scores(truth, self.predicted[known], spread)
-
-
-_ARRAYS = ("predicted", "baseline", "chances", "spread", "rest_spread")
 
 
 def losses(fold: Fold) -> tuple[Floats, Floats]:
@@ -357,7 +353,7 @@ class Filled:
     model: str
     values: Floats
     present: Booleans
-    round: Places
+    round: Integers
     confidence: Floats
     chances: Floats | None
     fold: Fold

@@ -13,9 +13,8 @@ import numpy as np
 from scipy.special import log_softmax
 from scipy.stats import rankdata
 
-from vfsl.completion.calibration import Floats
 from vfsl.completion.downstream import Way
-from vfsl.values import Array
+from vfsl.values import Array, Floats
 
 # How strongly blend weights are drawn to their start, in rows' worth of loss: a few hundred common
 # rows cannot tell ways apart that differ by a hundredth of AUC, and the mean of several is safe.

@@ -24,11 +24,8 @@ from vfsl.completion.bases import (
     scores_of_model,
 )
 from vfsl.completion.calibration import (
-    Booleans,
     ClassScale,
     ErrorScale,
-    Floats,
-    Places,
     cross_chances,
     cross_errors,
     draw_folds,
@@ -40,6 +37,7 @@ from vfsl.errors import ConfigError
 from vfsl.params import check_params, documented, param
 from vfsl.parts import Part, Roles
 from vfsl.store import Checkpoints
+from vfsl.values import Booleans, Floats, Integers
 
 
 @documented
@@ -109,7 +107,7 @@ class CrossFit:
         return {name: found[name] for name in by_name}
 
     def _hold_out(
-        self, fitting: Fitting, party: str, group: Sequence[Target], folds: Places, number: int
+        self, fitting: Fitting, party: str, group: Sequence[Target], folds: Integers, number: int
     ) -> dict[str, Fold]:
         """Held-out predictions of columns that train together."""
         if fitting.pair.linear:
@@ -118,7 +116,7 @@ class CrossFit:
         return {target.name: self._by_folds(fitting, party, target, folds, number)}
 
     def _leave_one_out(
-        self, fitting: Fitting, party: str, group: Sequence[Target], folds: Places, number: int
+        self, fitting: Fitting, party: str, group: Sequence[Target], folds: Integers, number: int
     ) -> dict[str, Fold]:
         columns = np.hstack([target.numbers(target.filled) for target in group])
         known = np.hstack([np.tile(one.known[:, None], (1, one.width)) for one in group])
@@ -141,7 +139,7 @@ class CrossFit:
         }
 
     def _by_folds(
-        self, fitting: Fitting, party: str, target: Target, folds: Places, number: int
+        self, fitting: Fitting, party: str, target: Target, folds: Integers, number: int
     ) -> Fold:
         """All folds in the same rounds; the base knows the scores of its training rows."""
         numbers, rows = np.unique(folds), fitting.common + fitting.others
@@ -177,7 +175,7 @@ class CrossFit:
         return Fold(target, answers.argmax(axis=1).astype(np.float64), baseline, answers)
 
     def _fold_values(
-        self, target: Target, predicted: Floats, baseline: Floats, folds: Places
+        self, target: Target, predicted: Floats, baseline: Floats, folds: Integers
     ) -> Fold:
         if not self.spread:
             return Fold(target, predicted, baseline)
@@ -191,7 +189,7 @@ class CrossFit:
         )
 
 
-def fold_scores(target: Target, scores: Floats, folds: Places) -> Fold:
+def fold_scores(target: Target, scores: Floats, folds: Integers) -> Fold:
     """Linear scores of classes as probabilities, by a scale that did not see the row."""
     codes, classes = target.filled.astype(np.int64), len(target.levels)
     chances = cross_chances(scores, codes, target.known, classes, folds)

@@ -26,17 +26,19 @@ from vfsl import store
 from vfsl.align import RowShare
 from vfsl.channel import Channel, expect_array
 from vfsl.completion.bases import scores_of_model
-from vfsl.completion.calibration import Floats, Places, draw_folds
+from vfsl.completion.calibration import draw_folds
 from vfsl.completion.columns import fill_by_baseline
 from vfsl.completion.completed import Completion, whole_table
 from vfsl.completion.ensembles import blank
 from vfsl.data import PartyTable, read_table, write_table
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.trees.model import TreeModel
+from vfsl.estimators.trees import TreeModel
 from vfsl.parts import ModelShare, Part, Roles, no_rows
 from vfsl.site import Site
-from vfsl.values import Array, Disclosure, Disclosures
+from vfsl.values import Array, Disclosure, Disclosures, Floats, Integers
+
+Task = Literal["classes", "regression"]
 
 DISCLOSURES: Disclosures = {
     "confidence": Disclosure(
@@ -226,9 +228,7 @@ def _leave_missing(table: PartyTable, common: int, names: Sequence[str]) -> Part
     return PartyTable(table.party, table.ids, frame, dict(table.kinds))
 
 
-def read_label(
-    table: PartyTable, column: str, rows: Array
-) -> tuple[Array, Literal["classes", "regression"]]:
+def read_label(table: PartyTable, column: str, rows: Array) -> tuple[Array, Task]:
     """The label of these rows as trees take it, and the task: "classes" or "regression"."""
     values = table.column(column).iloc[rows]
     if values.isna().any():
@@ -350,7 +350,7 @@ class Downstream:
         tell_confidence(channel, given, confidence)
         return None
 
-    def _label_part(self, way: Way, part: Part, sure: Floats | None, folds: Places) -> Part:
+    def _label_part(self, way: Way, part: Part, sure: Floats | None, folds: Integers) -> Part:
         """What the given party brings; a row held out of a fold's model weighs nothing in it."""
         if part.target is None or part.rest_target is None:
             raise ConfigError("The given party needs the label.")
@@ -363,7 +363,7 @@ class Downstream:
         weights[np.arange(len(folds)), folds] = 0.0
         return Part(part.table, rows, target, own[:, None] * weights)
 
-    def _hold_out(self, share: ModelShare | None, folds: Places) -> Floats | None:
+    def _hold_out(self, share: ModelShare | None, folds: Integers) -> Floats | None:
         if share is None or share.scores is None:
             return None
         common = len(folds)

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 
 from vfsl.completion.base import Completed, Completer, Filling, Table, as_table
-from vfsl.completion.calibration import Floats
 from vfsl.completion.registry import completer
 from vfsl.completion.simple import restored as restored_category
 from vfsl.data import Encoder, PartyTable, codes
 from vfsl.data.checks import check_choice, check_count, check_rng
 from vfsl.data.codes import CategoryCode, NumericCode
 from vfsl.errors import ConfigError
+from vfsl.values import Floats
 
 HOW = ("vote", "weighted", "stack", "column", "row")
 

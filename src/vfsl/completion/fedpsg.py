@@ -14,9 +14,8 @@ party's remaining rows; only the given party knows whose rows these are.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -42,6 +41,7 @@ from vfsl.completion.vfpum import VFPUM, Stop
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.estimators.association import Association
+from vfsl.estimators.base import Ask
 from vfsl.federation import Federation
 from vfsl.lead import Follower, disclose_orders
 from vfsl.params import check_params, documented, param
@@ -57,8 +57,6 @@ DISCLOSURES: Disclosures = {
     ),
     **disclose_orders("which part of the completion comes next, and by which base"),
 }
-
-Ask = tuple[Literal["disclosure", "output"], str]
 
 # What a preset stands for, where a parameter is left to it.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -330,40 +328,36 @@ class JointParts:
             # Of the other's remaining rows it has none.
             self.part = Part(table.without(table.labels), self.part.rows)
 
-    @contextmanager
-    def play(self, do: str, base: int) -> Iterator[tuple[Callable[..., Any], Outcome]]:
-        """Play and record the next part: a function of what only this party brings to it."""
-        pair, site = self.pairs[base], self.site
-        work = ASSOCIATION if do == ASSOCIATION else pair.work
-        roles = replace(site.roles(self.missing, work), feature_holders=(self.given,))
-        name, here = f"{self._number} {do} {base}", self.channel.within(f"part {self._number}")
-        self._number += 1
-        settings = self.how.describe(self.given, self.missing) | {"base": base}
+    def play(self, do: str, base: int, **own: Any) -> tuple[Any, Outcome]:
+        """Play and record the next part; ``own`` is what only the missing party brings to it."""
+        how, pair, site = self.how, self.pairs[base], self.site
         side: Any
-        if do == ASSOCIATION:
-            side = Association(aggregate=self.how.aggregate)
-            settings = {"given": self.given, "missing": self.missing, **asdict(side)}
-        elif do == CROSS_FIT:
-            side = CrossFit(pair, self.how.folds, self.how.confidence == "spread")
+        if do == CROSS_FIT:
+            side = CrossFit(pair, how.folds, how.confidence == "spread")
         elif do == SHIFT:
             side = MeasureShift()
         else:
             names = ("alpha", "k", "rounds", "confidence", "context", "stop")
-            side = VFPUM(pair, **{name: getattr(self.how, name) for name in names})
+            side = VFPUM(pair, **{name: getattr(how, name) for name in names})
             side.rounds = side.rounds if do == VFPU_M else 1
+        roles = replace(site.roles(self.missing, pair.work), feature_holders=(self.given,))
+        settings = how.describe(self.given, self.missing) | {"base": base}
         settings |= {"scheme": roles.scheme, "security": roles.security}
-
-        def run(**own: Any) -> Any:
-            if do != ASSOCIATION:
-                own["rng"] = site.private_rng(do)
-            if do not in (ASSOCIATION, SHIFT):
-                facts = [settings, name, list(own.get("columns", []))]
-                self._kept.append(site.checkpoints(name, *facts))
-                own["kept"] = self._kept[-1]
-            return side.train(here, self.part, roles=roles, **own)
-
+        if do != SHIFT:
+            own["kept"] = self._keep(f"{self._number} {do} {base}", settings, own.get("columns"))
+        here, rng = self._open_channel(), site.private_rng(do)
         with site.records(do, here, settings) as outcome:
-            yield run, outcome
+            answer = side.train(here, self.part, roles=roles, rng=rng, **own)
+        return answer, outcome
+
+    def associate(self) -> Any:
+        """Play the association as the next part; the strengths by column at the missing party."""
+        how = Association(aggregate=self.how.aggregate)
+        return how.compare(self.site, self._open_channel(), self.given, self.missing)
+
+    def _open_channel(self) -> Channel:
+        self._number += 1
+        return self.channel.within(f"part {self._number - 1}")
 
     def own_part(self) -> Part:
         """The party's rows; ConfigError where it has none."""
@@ -383,8 +377,17 @@ class JointParts:
             )
             if order.get("do") not in allowed:
                 raise ProtocolError(f"Party {self.missing!r} ordered unknown work.", self.missing)
-            with self.play(order["do"], base) as (run, _):
-                run()
+            if order["do"] == ASSOCIATION:
+                self.associate()
+            else:
+                self.play(order["do"], base)
+
+    def _keep(self, name: str, *facts: Any) -> Checkpoints:
+        """Where this party keeps a part of the work, whatever marks its rows have."""
+        share = self.site.standing.rows
+        unmarked = None if share is None else replace(share, marks=None)
+        self._kept.append(self.site.with_rows(unmarked).checkpoints(name, name, *facts))
+        return self._kept[-1]
 
     def forget(self) -> None:
         """Remove what was kept of the parts, once all are done."""

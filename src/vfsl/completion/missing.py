@@ -9,11 +9,10 @@ predictions in place of the true high columns, and all low columns are hidden at
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -33,9 +32,9 @@ from vfsl.completion.columns import (
 )
 from vfsl.completion.completed import CONSTANT, HIGH, LOW, RARE, Completion, Route, whole_table
 from vfsl.completion.ensembles import blank, held_out, make_method, method_name
-from vfsl.completion.pseudo_labels import ColumnModels, Found
+from vfsl.completion.pseudo_labels import Found
 from vfsl.data import PartyTable
-from vfsl.data.checks import check_fraction, counted
+from vfsl.data.checks import counted
 from vfsl.errors import DataError
 from vfsl.lead import Leader
 from vfsl.site import Outcome
@@ -65,7 +64,6 @@ Method = str | Callable[[], Completer]
 
 def route_by_association(strengths: Mapping[str, float], tau: float) -> list[Route]:
     """The papers' rule: μ_q > τ, strictly, is predicted; the rest is not."""
-    check_fraction("route_by_association", "tau", tau)
     return [
         Route(name, HIGH if strength > tau else LOW, "association", float(strength), tau)
         for name, strength in strengths.items()
@@ -273,11 +271,9 @@ class MissingParty:
 
     # ---- parts with the others --------------------------------------------------------------
 
-    @contextmanager
-    def _order(self, do: str, base: int = 0) -> Iterator[tuple[Callable[..., Any], Outcome]]:
+    def _order(self, do: str, base: int = 0, **own: Any) -> tuple[Any, Outcome]:
         self._leader.order(do, base=base)
-        with self._parts.play(do, base) as (run, outcome):
-            yield run, outcome
+        return self._parts.play(do, base, **own)
 
     def _route(self, live: Sequence[Target]) -> tuple[list[Route], dict[str, Fold], dict[str, int]]:
         """Routes, held-out predictions by column, and which base was best for it."""
@@ -287,9 +283,8 @@ class MissingParty:
         tau = self._how.tau
         if tau is None:
             return route_by_skill(skills) + rare, folds, choice
-        with self._order(ASSOCIATION) as (run, outcome):
-            measured = run()
-            outcome.metrics = {"columns": len(measured)}
+        self._leader.order(ASSOCIATION, base=0)
+        measured = self._parts.associate()
         strengths = {name: float(measured[name]) for name in folds}
         level = find_best_tau(strengths, skills) if tau == "auto" else float(tau)
         return route_by_association(strengths, level) + rare, folds, choice
@@ -298,10 +293,10 @@ class MissingParty:
         best: dict[str, Fold] = {}
         choice: dict[str, int] = {}
         for number in range(len(self._parts.pairs)):
-            with self._order(CROSS_FIT, number) as (run, outcome):
-                found = run(columns=names, tell=partial(self._site.tell, CROSS_FIT))
-                skills = {name: self._skill(fold)[0] for name, fold in found.items()}
-                outcome.metrics = {name: round(value, 3) for name, value in skills.items()}
+            tell = partial(self._site.tell, CROSS_FIT)
+            found, outcome = self._order(CROSS_FIT, number, columns=names, tell=tell)
+            skills = {name: self._skill(fold)[0] for name, fold in found.items()}
+            outcome.metrics = {name: round(value, 3) for name, value in skills.items()}
             for name, fold in found.items():
                 if name not in best or skills[name] > self._skill(best[name])[0]:
                     best[name], choice[name] = fold, number
@@ -325,17 +320,20 @@ class MissingParty:
             names = [target.name for target in targets if choice[target.name] == number]
             if not names:
                 continue
-            own: dict[str, Any] = {"columns": names, "folds": {n: folds[n] for n in names}}
-            if self._how.context == "preliminary":
-                own["context"] = self._fill_first()
-            with self._order(do, number) as (run, outcome):
-                made: ColumnModels = run(**own, tell=partial(self._site.tell, do))
-                reasons = Counter(one.stop_reason for one in made.found.values())
-                outcome.metrics = {"columns": len(names)}
-                outcome.notes = tuple(
-                    f"{counted(count, 'column')} ended by: {reason}."
-                    for reason, count in reasons.items()
-                )
+            made, outcome = self._order(
+                do,
+                number,
+                columns=names,
+                context=self._fill_first() if self._how.context == "preliminary" else None,
+                folds={name: folds[name] for name in names},
+                tell=partial(self._site.tell, do),
+            )
+            reasons = Counter(one.stop_reason for one in made.found.values())
+            outcome.metrics = {"columns": len(names)}
+            outcome.notes = tuple(
+                f"{counted(count, 'column')} ended by: {reason}."
+                for reason, count in reasons.items()
+            )
             self._views += made.views
             for name, found in made.found.items():
                 base = pair.name_of(classes=found.target.classes)
@@ -346,10 +344,9 @@ class MissingParty:
     def _measure_shift(self) -> Shift | None:
         if self._how.shift == "none":
             return None
-        with self._order(SHIFT) as (run, outcome):
-            shift: Shift = run()
-            outcome.metrics = {"auc of common against remaining rows": shift.auc}
-        return shift
+        shift, outcome = self._order(SHIFT)
+        outcome.metrics = {"auc of common against remaining rows": shift.auc}
+        return cast(Shift, shift)
 
     # ---- local work -------------------------------------------------------------------------
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from vfsl.completion.bases import Components
-from vfsl.completion.calibration import Booleans, ClassScale, Floats, Places
+from vfsl.completion.calibration import ClassScale, to_lists
 from vfsl.completion.columns import Target
 from vfsl.parts import ModelShare
+from vfsl.values import Booleans, Floats, Integers
 
 ALL_MOVED, ALL_ROUNDS, NOBODY, STOPPED = (
     "every row has a pseudo-label",
@@ -47,7 +48,7 @@ def spread_confidence(spread: Floats, deviation: float) -> Floats:
     return np.asarray(np.clip(1.0 - spread / scale, 0.0, 1.0))
 
 
-def choose_rows(confidence: Floats, alpha: float, fraction: float) -> tuple[Places, Places]:
+def choose_rows(confidence: Floats, alpha: float, fraction: float) -> tuple[Integers, Integers]:
     """C, the places with a confidence of at least α, and S, the most confident fraction of C.
 
     S is rounded up, so that a C that is not empty always moves somebody; on a tie the lower place
@@ -91,7 +92,7 @@ class Found:
 
     target: Target
     labels: Floats
-    round: Places
+    round: Integers
     predicted: Floats
     confidence: Floats
     chances: Floats | None = None
@@ -109,7 +110,7 @@ class Found:
         return cls(target, labels, round_, predicted, confidence, chances, scale)
 
     @property
-    def waiting(self) -> Places:
+    def waiting(self) -> Integers:
         """D_U: the places of rows without a pseudo-label."""
         return np.flatnonzero(self.round == 0)
 
@@ -157,29 +158,23 @@ class Found:
 
     def to_dict(self) -> dict[str, Any]:
         """All but the column itself, as JSON values."""
-        return {
-            **{name: getattr(self, name).tolist() for name in _ARRAYS},
-            "chances": None if self.chances is None else self.chances.tolist(),
-            "scale": None if self.scale is None else self.scale.to_dict(),
-            "rounds": self.rounds,
-            "stop_reason": self.stop_reason,
-        }
+        lists = {name: each for name, each in to_lists(self).items() if name != "target"}
+        return lists | {"scale": None if self.scale is None else to_lists(self.scale)}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], target: Target) -> Found:
-        arrays = {name: np.asarray(content[name], dtype=float) for name in _ARRAYS}
-        chances, scale = content["chances"], content["scale"]
+        plain = ("rounds", "stop_reason", "scale")
+        kept = {name: one for name, one in content.items() if one is not None and name not in plain}
+        arrays = {name: np.asarray(one, dtype=float) for name, one in kept.items()}
+        arrays["round"] = arrays["round"].astype(np.int64)
+        scale = content["scale"]
         return cls(
             target,
-            **arrays | {"round": arrays["round"].astype(np.int64)},
-            chances=None if chances is None else np.asarray(chances, dtype=float),
+            **arrays,
             scale=None if scale is None else ClassScale.from_dict(scale),
             rounds=list(content["rounds"]),
             stop_reason=content["stop_reason"],
         )
-
-
-_ARRAYS = ("labels", "round", "predicted", "confidence")
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,6 @@ from scipy.special import expit, softmax
 
 from vfsl.channel import Channel, run_together
 from vfsl.completion.bases import scores_of_model
-from vfsl.completion.calibration import Floats
 from vfsl.completion.comparing import (
     blend_weights,
     compare_ways,
@@ -25,15 +24,14 @@ from vfsl.completion.comparing import (
     start_weights,
 )
 from vfsl.completion.completed import Completion
-from vfsl.completion.downstream import WAYS, Downstream, Trained, Way, make_fills, read_label
+from vfsl.completion.downstream import WAYS, Downstream, Task, Trained, Way, make_fills, read_label
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError
-from vfsl.estimators.trees import XGB
-from vfsl.estimators.trees.model import TreeModel
+from vfsl.estimators.trees import XGB, TreeModel
 from vfsl.federation import Federation
 from vfsl.parts import Part, Roles, Rows, places_in_training, scores_with_kept
 from vfsl.site import Site
-from vfsl.values import Array
+from vfsl.values import Array, Floats
 
 _SMALL_TREES = XGB(n_estimators=60, max_depth=4, learning_rate=0.08)
 
@@ -298,7 +296,7 @@ def _make_roles(site: Site, given: str, missing: str) -> Roles:
     return replace(site.roles(given, "trees"), feature_holders=(missing,))
 
 
-def _with_task(base: TreeModel, task: Literal["classes", "regression"]) -> TreeModel:
+def _with_task(base: TreeModel, task: Task) -> TreeModel:
     """The model for that kind of label; only the label holder knows it, and only it needs to."""
     if base.scores_are != "logit" and base.task != "regression" and task != "regression":
         raise ConfigError(
@@ -326,7 +324,7 @@ def judge_ways(
     trained: dict[str, Trained],
     model: Downstream,
     truth: Array,
-    task: str,
+    task: Task,
     label: tuple[str, str],
     missing: str,
 ) -> tuple[Advice, dict[str, Any]]:

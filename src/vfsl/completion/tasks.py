@@ -32,7 +32,6 @@ import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.completion.bases import Pair
-from vfsl.completion.calibration import Booleans, Floats, Places
 from vfsl.completion.columns import Target, make_target, merge_rare
 from vfsl.crypto import KeyHolder
 from vfsl.crypto.fixed import decode, encode
@@ -40,14 +39,29 @@ from vfsl.data import PartyTable
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.estimators.base import Estimator
-from vfsl.estimators.exchange import MOST, load_array, receive_count, receive_key, send_fresh_key
+from vfsl.estimators.exchange import (
+    MOST,
+    MOST_ROWS,
+    load_array,
+    receive_count,
+    receive_key,
+    send_fresh_key,
+)
 from vfsl.estimators.linear import encode_columns
 from vfsl.lead import Follower, Leader, disclose_orders
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.store import Checkpoints
-from vfsl.values import Array, Ciphertext, Disclosure, Disclosures, Masked
+from vfsl.values import (
+    Array,
+    Booleans,
+    Ciphertext,
+    Disclosure,
+    Disclosures,
+    Floats,
+    Integers,
+    Masked,
+)
 
-_MOST = 1 << 40
 # What is predicted; the rows that train: the common ones, or all; the rows that are scored: the
 # remaining ones, the common ones by a base that knows their scores, or, of a linear one, held out.
 NUMBERS, CLASSES = "numbers", "classes"
@@ -81,8 +95,8 @@ HELD_OUT_DISCLOSURES: Disclosures = {
 }
 
 
-def places_of(rows: str, common: int, others: int) -> Places:
-    """Places of these rows in the order of common rows, then the others."""
+def places_of(rows: str, common: int, others: int) -> Integers:
+    """Integers of these rows in the order of common rows, then the others."""
     if rows == ALL:
         return np.arange(common + others)
     return np.arange(common, common + others) if rows == REST else np.arange(common)
@@ -134,8 +148,7 @@ class Fitting:
         self._roles, self._kept = roles, kept
         given = roles.feature_holders[0]
         self.others, self.columns = (
-            expect_integer(channel.receive(given, name), sender=given, name=name, high=_MOST, low=0)
-            for name in ("rows", "columns")
+            receive_count(channel, given, name, 0, MOST_ROWS) for name in ("rows", "columns")
         )
         marks = load_marks(kept)
         followers = roles.feature_holders
@@ -207,9 +220,7 @@ class Fitting:
             )
         scored = places_of(score, self.common, self.others)
         if has_scores(base, train, score):
-            if share.scores is None:
-                raise ConfigError(f"The base {base.name!r} does not know its training scores.")
-            return share, share.scores[scored]
+            return share, base.training_scores(share)[scored]
         if not len(scored):
             return share, np.zeros((0, 1))
         answer = base.score_rows(here.within("ask"), Part(table, scored), share, roles=self._roles)
@@ -269,7 +280,7 @@ def _read_order(
     allowed = (REST, HELD_OUT) if pair.linear else (REST, COMMON)
     if train not in (COMMON, ALL) or score not in allowed:
         raise ProtocolError(f"Party {leader!r} ordered rows in no readable form.", leader)
-    group = expect_integer(order.get("group"), sender=leader, name="group", low=0, high=_MOST)
+    group = expect_integer(order.get("group"), sender=leader, name="group", low=0, high=MOST_ROWS)
     return pair.of(classes=kind == CLASSES), train, score, group
 
 
@@ -313,7 +324,7 @@ def hold_out_key_holder(channel: Channel, roles: Roles) -> None:
     """Make a fresh key and open one masked array of predictions."""
     channel = channel.within("held out", HELD_OUT_DISCLOSURES)
     secret = send_fresh_key(channel, roles)
-    rows = receive_count(channel, roles.label_holder, "rows", 1, 1 << 40)
+    rows = receive_count(channel, roles.label_holder, "rows", 1, MOST_ROWS)
     models = receive_count(channel, roles.label_holder, "models", 1, MOST)
     holder = KeyHolder(secret, {"held out": (rows * models,)})
     request = channel.receive(roles.label_holder, "held out")

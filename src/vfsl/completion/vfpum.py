@@ -22,12 +22,10 @@ from vfsl.completion.bases import (
     Components,
     Pair,
     as_chances,
-    as_values,
     make_context,
     make_pair,
     prepare_given,
 )
-from vfsl.completion.calibration import Floats
 from vfsl.completion.columns import Fold, Target
 from vfsl.completion.pseudo_labels import (
     ALL_MOVED,
@@ -54,7 +52,7 @@ from vfsl.lead import Follower, Leader
 from vfsl.params import check_params, documented, param
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.store import Checkpoints
-from vfsl.values import Array
+from vfsl.values import Array, Floats
 
 # Hears which columns come next, how many are done, and of how many.
 TellColumns = Callable[[str, int, int], None]
@@ -369,7 +367,7 @@ def answers_of(
     """Predictions of columns that trained together: numbers (rows, 1), or probabilities."""
     if pair.linear:
         edges = np.cumsum([one.target.width for one in found])
-        blocks = np.split(as_values(pair.numbers, share, scores), edges[:-1], axis=1)
+        blocks = np.split(pair.numbers.to_values(share, scores), edges[:-1], axis=1)
         return [
             one.chances_of(block) if one.target.classes else block
             for one, block in zip(found, blocks, strict=True)
@@ -378,4 +376,4 @@ def answers_of(
     base = pair.of(classes=one.target.classes)
     if one.target.classes:
         return [as_chances(base, share, scores, len(one.target.levels))]
-    return [as_values(base, share, scores)]
+    return [base.to_values(share, scores)]
