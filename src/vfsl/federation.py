@@ -1,7 +1,7 @@
-"""A federation on one machine: party tables, the steps that were run on them, and their ledger.
+"""A federation on one machine: a site per party, the steps that they played, and their ledger.
 
-Roles get their own table and a channel, as they would between organisations; this module only
-arranges them. What one party must not see never passes through another party's role here.
+Sites get their own table and a channel, as they would between organisations; this module only
+arranges them. What one party must not see never passes through another party's site here.
 """
 
 from __future__ import annotations
@@ -10,49 +10,36 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from vfsl.align import (
-    Alignment,
-    Caution,
-    IdList,
-    Limits,
-    Normalise,
-    Progress,
-    RowPlan,
-    RowShare,
-    alignment_roles,
-    mark_client,
-    mark_server,
-    prepare_ids,
-)
+from vfsl import rows
+from vfsl.align import Limits, Normalise, RowPlan, RowShare
 from vfsl.align.limits import NO_CAP, uncapped
-from vfsl.channel import Player, Transcript, run_together
-from vfsl.crypto import SCHEME_FOR, SCHEMES
-from vfsl.data import Kind, PartyTable
+from vfsl.channel import Channel, Player, Transcript, run_together
+from vfsl.crypto import SCHEMES
+from vfsl.data import PartyTable
 from vfsl.data.checks import check_party_name
-from vfsl.data.ids import id_parts
 from vfsl.data.labels import declare_label
 from vfsl.draws import FIXED, SYSTEM, PrivateSeed, public_rng
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Part, Roles, StepReport
+from vfsl.parts import Part, Roles
 from vfsl.progress import Event, OnEvent, Watch
 from vfsl.record import Flow, PartyFacts, RunRecord, StepRecord, fingerprint, versions
+from vfsl.report import write_page
+from vfsl.site import AlignmentTerms, Outcome, Play, Site, Standing, Terms, merge_outcomes
 from vfsl.values import Array
 
 __all__ = ["Event", "Federation", "OnEvent", "register_renderer", "simulate"]
 
 Renderer = Callable[[RunRecord, Path], None]
-# By suffix; an import path is loaded on first use, so that nothing here imports upwards.
-_renderers: dict[str, Renderer | str] = {".html": "vfsl.report:write_page"}
+_renderers: dict[str, Renderer] = {".html": write_page}  # by suffix
 
 
 def simulate(
@@ -130,13 +117,14 @@ def simulate(
 
 
 class Federation:
-    """Party tables, an alignment of their rows, and a record of all steps. Made by `simulate`.
+    """A site per party, an alignment of their rows, and a record of all steps.
+
+    Made by `simulate`.
 
     Attributes
     ----------
-    tables : dict of PartyTable
-    plan : RowPlan or None
-        The rows that the parties have in common, once aligned.
+    sites : dict of Site
+        By party; the key holder's is one of them.
     transcript : Transcript
         The messages of the last step.
     """
@@ -171,20 +159,24 @@ class Federation:
             )
         if on not in ("memory", "processes"):
             raise ConfigError(f"Parties run on 'memory' or 'processes'. Got {on!r} instead.")
-        self.tables = dict(tables)
-        self.plan: RowPlan | None = None
-        self.security = security
-        self.seed = seed
-        self.key_holder = key_holder
+        self.terms = Terms(tuple(tables), key_holder, scheme, security, seed)
         self.transcript = Transcript()
-        self._scheme = scheme
         self._on = on
-        self._on_event = on_event
+        self._listener = None if on_event is None else Watch(on_event)
         self._keep_views = keep_views
-        self._private = private
+        self._drawn_by_system = private is not None
+        self.sites = {
+            party: Site(
+                party,
+                self.terms,
+                PrivateSeed.of_simulation(party, seed) if private is None else private[party],
+                tables.get(party),
+                alignment=AlignmentTerms(Limits(asked=NO_CAP), seeded_order=True),
+                on_event=self._listener if on == "memory" else None,
+            )
+            for party in self.terms.everyone
+        }
         self._steps: list[StepRecord] = []
-        self._step = ""
-        self._id_options: dict[str, Any] = {}
         self._run_id = secrets.token_hex(8)
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         self._fingerprint_keys = {party: secrets.token_bytes(32) for party in tables}
@@ -195,6 +187,70 @@ class Federation:
         return f"<Federation of {sizes}; {aligned}; {len(self._steps)} steps>"
 
     # ---- steps --------------------------------------------------------------------------------
+
+    def play(
+        self,
+        play: Play,
+        *,
+        own: Mapping[str, Mapping[str, Any]] | None = None,
+        parties: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Let every party play its side of a step together; what they record is added here.
+
+        Parameters
+        ----------
+        play : callable
+            Called as ``play(site, channel, **own)`` at every party. On processes it must pickle.
+        own : mapping of party to keyword arguments, optional
+            What only that party is given.
+        parties : sequence of str, optional
+            Those that take part; all, with the key holder, by default.
+
+        Returns
+        -------
+        dict by party
+            What each party ended up with.
+        """
+        chosen = self.terms.everyone if parties is None else parties
+        self.transcript = Transcript(keep_views=self._keep_views, listen=self._listener)
+        for party in chosen:
+            self.sites[party].outcomes = []
+        players = {
+            party: partial(_take_part, play, self.sites[party], dict((own or {}).get(party, {})))
+            for party in chosen
+        }
+        played = run_together(players, on=self._on, transcript=self.transcript)
+        for party, (_, standing, outcomes) in played.items():
+            site, drawn = self.sites[party], standing.drawn.copy()
+            standing.drawn = site.standing.drawn  # one count for all choices of rows
+            standing.drawn |= drawn  # the larger count of each purpose
+            site.standing, site.outcomes = standing, outcomes
+        together = merge_outcomes({party: outcomes for party, (*_, outcomes) in played.items()})
+        self._steps += [self._with_cautions(one).to_record(self.transcript) for one in together]
+        return {party: result for party, (result, *_) in played.items()}
+
+    def run(
+        self, step: str, roles: Mapping[str, Player], settings: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Any]:
+        """Run roles together as one step; being replaced by `play`."""
+        started = time.perf_counter()
+        self.transcript = Transcript(keep_views=self._keep_views, listen=self._listener)
+        if self._listener is not None:
+            self._listener(Event(step, "start", total=settings.get("n_estimators")))
+        results = run_together(roles, on=self._on, transcript=self.transcript)
+        if self._listener is not None:
+            self._listener(Event(step, "end"))
+        outcome = Outcome(step, dict(settings), seconds=time.perf_counter() - started)
+
+        def report(**facts: Any) -> None:
+            facts = {name: value for name, value in facts.items() if value is not None}
+            self._steps.append(replace(outcome, **facts).to_record(self.transcript))
+
+        return results, report
+
+    def plays(self, party: str) -> bool:
+        """Whether that party's role runs here; being replaced by `play`."""
+        return True
 
     def align(
         self,
@@ -238,67 +294,12 @@ class Federation:
             self._check_party("align was asked for", party)
         if len(set(chosen)) < 2 or len(set(chosen)) != len(chosen):
             raise ConfigError(f"align needs two or more different parties. Got {chosen} instead.")
-        hub = chosen[-1] if hub is None else hub
-        if hub not in chosen:
+        if hub is not None and hub not in chosen:
             raise ConfigError(f"The hub must be one of {', '.join(chosen)}. Got {hub!r} instead.")
-        cautions: list[str] = []
-        how = self._alignments(chosen, protocol, limits, state, cautions)
-        self._id_options = {"normalise": normalise, "duplicates": duplicates, "empty": empty}
-        ids = {party: self._ids(party) for party in chosen}
-        for party in chosen:
-            if party != hub:
-                cautions += uncapped(hub, len(ids[hub]), ids[party], limits, state)
-        roles = alignment_roles(ids, hub, how, self.rng("row order"))
-        settings = {"protocol": protocol, "parties": list(chosen), "hub": hub}
-        shares, report = self.run("align", roles, settings)
-        self.plan = RowPlan({party: shares[party] for party in chosen})
-        report(metrics=_flat(self.plan.counts()), notes=tuple(cautions))
-        return self.plan
-
-    def save_plan(self, folder: str | Path) -> None:
-        """Keep the alignment: each party's share in its own folder, bound to its id list."""
-        plan = self._aligned()
-        for party in plan.parties:
-            plan[party].save(Path(folder) / party, self._ids(party))
-
-    def load_plan(
-        self, folder: str | Path, *parties: str, normalise: Normalise | None = None
-    ) -> RowPlan:
-        """Take up an alignment that `save_plan` kept; refused if a party's ids have changed.
-
-        Parameters
-        ----------
-        folder : str or Path
-        *parties : str
-            The parties of that alignment; all by default.
-        normalise : Normalise, optional
-            As in the alignment.
-        """
-        self._id_options = {"normalise": normalise}
-        chosen = parties or tuple(self.tables)
-        shares = {p: RowShare.load(Path(folder) / p, p, self._ids(p)) for p in chosen}
-        self.plan = RowPlan(shares)
-        return self.plan
-
-    def with_rows(
-        self, plan: RowPlan, tables: Mapping[str, PartyTable] | None = None
-    ) -> Federation:
-        """The same federation with another choice of rows; its steps go into the same record.
-
-        Parameters
-        ----------
-        plan : RowPlan
-        tables : mapping of party to PartyTable, optional
-            What the plan's rows are rows of, where that is not the parties' own tables.
-        """
-        other = copy(self)
-        other.plan = plan
-        other.tables = dict(self.tables if tables is None else tables)
-        return other
-
-    def adopt(self, step: StepRecord) -> None:
-        """Take over the record of a step that an earlier attempt of the same job finished."""
-        self._steps.append(step)
+        options = {"normalise": normalise, "duplicates": duplicates, "empty": empty}
+        self.set_alignment(limits, state, options)
+        self.play(partial(rows.align, parties=chosen, protocol=protocol, hub=hub))
+        return self._aligned()
 
     def mark(
         self,
@@ -336,109 +337,167 @@ class Federation:
                 f"label_holder={label_holder!r} and positives={positives!r}; aligned are "
                 f"{', '.join(plan.parties)}."
             )
-        cautions: list[str] = []
-        how = self._alignments((positives, label_holder), protocol, limits, state, cautions)
-        known = self._ids(positives)
-        cautions += uncapped(label_holder, len(plan.overlap), known, limits, state)
-        roles: dict[str, Player] = {
-            positives: partial(
-                mark_server,
-                client=label_holder,
-                ids=known,
-                how=how[positives],
-            ),
-            label_holder: partial(
-                mark_client,
-                holder=positives,
-                ids=self._ids(label_holder),
-                share=plan[label_holder],
-                how=how[label_holder],
-            ),
-        }
-        settings = {"protocol": protocol, "positives": positives, "label_holder": label_holder}
-        results, report = self.run("mark", roles, settings)
-        self.plan = plan.with_share(results[label_holder])
-        report(metrics=_flat(self.plan.counts()), notes=tuple(cautions))
-        return self.plan
+        self.set_alignment(limits, state)
+        self.play(
+            partial(rows.mark, positives=positives, label_holder=label_holder, protocol=protocol),
+            parties=(positives, label_holder),
+        )
+        return self._aligned()
 
-    def run(
-        self, step: str, roles: Mapping[str, Player], settings: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], StepReport]:
-        """Run roles together as one step of this federation.
+    def set_alignment(
+        self,
+        limits: Limits | None = None,
+        state: Mapping[str, Path | str] | None = None,
+        id_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """How the parties take part in set intersections from now on; ids as before by default."""
+        for party, site in self.sites.items():
+            site.alignment = replace(
+                site.alignment,
+                limits=limits or Limits(asked=NO_CAP),
+                state=(state or {}).get(party),
+                id_options=site.alignment.id_options if id_options is None else id_options,
+            )
 
-        Returns
-        -------
-        results : dict by party
-        report : function
-            Call it with metrics, rounds and the stop reason; it writes the step's record.
+    def save_plan(self, folder: str | Path) -> None:
+        """Keep the alignment: each party's share in its own folder, bound to its id list."""
+        for party in self._aligned().parties:
+            site = self.sites[party]
+            site.rows().save(Path(folder) / party, site.ids())
+
+    def load_plan(
+        self, folder: str | Path, *parties: str, normalise: Normalise | None = None
+    ) -> RowPlan:
+        """Take up an alignment that `save_plan` kept; refused if a party's ids have changed.
+
+        Parameters
+        ----------
+        folder : str or Path
+        *parties : str
+            The parties of that alignment; all by default.
+        normalise : Normalise, optional
+            As in the alignment.
         """
-        self._step = step
-        started = time.perf_counter()
-        watch = Watch(step, settings, self._on_event) if self._on_event is not None else None
-        self.transcript = Transcript(keep_views=self._keep_views, listen=watch)
-        self._emit(step, "start")
-        results = run_together(roles, on=self._on, transcript=self.transcript)
-        self._emit(step, "end")
-        return results, self._reporter(step, settings, time.perf_counter() - started)
+        self.set_alignment(id_options={"normalise": normalise})
+        chosen = parties or tuple(self.tables)
+        ids = {party: self.sites[party].ids() for party in chosen}
+        self.plan = RowPlan({p: RowShare.load(Path(folder) / p, p, ids[p]) for p in chosen})
+        return self._aligned()
 
-    # ---- what steps ask of a federation -------------------------------------------------------
+    def with_rows(
+        self, plan: RowPlan, tables: Mapping[str, PartyTable] | None = None
+    ) -> Federation:
+        """The same federation with another choice of rows; its steps go into the same record.
+
+        Parameters
+        ----------
+        plan : RowPlan
+        tables : mapping of party to PartyTable, optional
+            What the plan's rows are rows of, where that is not the parties' own tables.
+        """
+        other = copy(self)
+        other.sites = {
+            party: site.with_rows(None, (tables or {}).get(party))
+            for party, site in self.sites.items()
+        }
+        other.plan = plan
+        return other
+
+    def keeping(
+        self,
+        state: Mapping[str, Path | str] | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Federation:
+        """The same federation whose parties keep unfinished work, and tell how far they are.
+
+        Parameters
+        ----------
+        state : mapping of party to folder, optional
+            Where a party keeps finished parts of a step: the same step goes on from there.
+        on_event : callable, optional
+            Hears an `Event` when a part begins, where parties run in this process.
+        """
+        other = copy(self)
+        if on_event is not None:
+            other._listener = Watch(on_event)
+        listener = other._listener if self._on == "memory" else None
+        other.sites = {
+            party: replace(
+                site,
+                folder=Path(state[party]) if state and party in state else site.folder,
+                on_event=listener,
+            )
+            for party, site in self.sites.items()
+        }
+        return other
+
+    def adopt(self, step: StepRecord) -> None:
+        """Take over the record of a step that an earlier attempt of the same job finished."""
+        self._steps.append(step)
+
+    # ---- what the parties have ----------------------------------------------------------------
+
+    @property
+    def tables(self) -> dict[str, PartyTable]:
+        """The parties' tables."""
+        return {party: site.table for party, site in self.sites.items() if site.table is not None}
+
+    @property
+    def plan(self) -> RowPlan | None:
+        """The rows that the parties have in common, once aligned."""
+        shares = {
+            party: self.sites[party].standing.rows
+            for party in self.sites[self.key_holder].standing.aligned
+        }
+        found = {party: share for party, share in shares.items() if share is not None}
+        return RowPlan(found) if found else None
+
+    @plan.setter
+    def plan(self, plan: RowPlan | None) -> None:
+        aligned = () if plan is None else plan.parties
+        for party, site in self.sites.items():
+            share = plan[party] if plan is not None and party in aligned else None
+            site.standing = replace(site.standing, rows=share, aligned=aligned)
+
+    @property
+    def key_holder(self) -> str:
+        return self.terms.key_holder
+
+    @property
+    def seed(self) -> int:
+        return self.terms.seed
+
+    @property
+    def security(self) -> int:
+        return self.terms.security
 
     def roles(self, label_holder: str, work: str = "linear") -> Roles:
-        """Roles with that label holder; the other aligned parties hold features.
-
-        ``work`` picks the scheme where it was left to "auto".
-        """
-        plan = self._aligned()
+        """Roles with that label holder; the other aligned parties hold features."""
+        self._aligned()
         self._check_party("The label names", label_holder)
-        if label_holder not in plan.parties:
-            raise ConfigError(
-                f"Party {label_holder!r} holds the label but was not aligned; aligned are "
-                f"{', '.join(plan.parties)}."
-            )
-        others = tuple(party for party in plan.parties if party != label_holder)
-        scheme = SCHEME_FOR[work] if self._scheme == "auto" else self._scheme
-        return Roles(label_holder, others, self.key_holder, scheme, self.security)
+        return self.sites[label_holder].roles(label_holder, work)
 
     def parts(self, label: tuple[str, str], weights: Array | None = None) -> dict[str, Part]:
         """The aligned rows of every party; label and weights go to the label holder only."""
-        plan = self._aligned()
-        holder, column = label
-        self._check_party("The label names", holder)
-        parts = {
-            party: Part(self.tables[party], plan[party].overlap)
-            for party in plan.parties
-            if party != holder
+        self._aligned()
+        self._check_party("The label names", label[0])
+        found = {
+            party: site.part(label, weights if party == label[0] else None)
+            for party, site in self.sites.items()
         }
-        table = self.tables[holder]
-        target = table.column(column).iloc[plan[holder].overlap]
-        if table.kinds[column] is not Kind.LABEL:
-            table = table.without([column])
-        values = np.array(target.astype(object).where(target.notna(), None), dtype=object)
-        parts[holder] = Part(table, plan[holder].overlap, target=values, weights=weights)
-        return parts
+        return {party: part for party, part in found.items() if part is not None}
 
     def share(self, party: str) -> RowShare:
         """One party's part of the row plan."""
         return self._aligned()[party]
-
-    def plays(self, party: str) -> bool:
-        """Whether that party's role runs here: always, on one machine."""
-        return True
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Draws that every party may know, fixed by the seed."""
         return public_rng(self.seed, purpose)
 
     def private_rng(self, party: str, purpose: str) -> np.random.Generator:
-        """Draws that a party hides from the others; here its seed follows from the simulation's.
-
-        A further step of that name draws anew: the same noise twice would cancel out.
-        """
-        again = sum(step.name in (purpose, f"train {purpose}") for step in self._steps)
-        purpose = f"{purpose} {again + 1}" if again else purpose
-        if self._private is not None:
-            return self._private[party].rng(purpose)
-        return PrivateSeed.of_simulation(party, self.seed).rng(purpose)
+        """Draws that a party hides from the others."""
+        return self.sites[party].private_rng(purpose)
 
     # ---- what happened ------------------------------------------------------------------------
 
@@ -453,11 +512,11 @@ class Federation:
             run=self._run_id,
             created=self._created,
             seed=self.seed,
-            scheme=self._scheme,
+            scheme=self.terms.scheme,
             parties=facts,
             steps=tuple(self._steps),
             versions=versions(),
-            private_draws=FIXED if self._private is None else SYSTEM,
+            private_draws=SYSTEM if self._drawn_by_system else FIXED,
         )
 
     @property
@@ -478,73 +537,30 @@ class Federation:
         if path.suffix not in _renderers:
             known = ", ".join(sorted(_renderers))
             raise ConfigError(f"No report format for {path.suffix!r}; known are {known}.")
-        renderer = _renderers[path.suffix]
-        if isinstance(renderer, str):
-            module, name = renderer.split(":")
-            renderer = getattr(import_module(module), name)
-        renderer(self.record, path)
+        _renderers[path.suffix](self.record, path)
         return path
 
     # ---- internals ----------------------------------------------------------------------------
 
-    def _ids(self, party: str) -> IdList:
-        table = self.tables[party]
-        parts = id_parts(table.ids, len(table.id_columns))
-        return prepare_ids(party, *parts, **self._id_options)
-
-    def _alignments(
-        self,
-        parties: Sequence[str],
-        protocol: str,
-        limits: Limits | None,
-        state: Mapping[str, Path | str] | None,
-        cautions: list[str],
-    ) -> dict[str, Alignment]:
-        """How each party takes part; events reach us only from parties in this process."""
-
-        def hear(event: Progress | Caution) -> None:
-            if isinstance(event, Caution):
-                cautions.append(event.text)
-            else:
-                self._emit(self._step, f"{event.party} {event.stage}", event.done, event.total)
-
-        return {
-            party: Alignment(
-                protocol=protocol,
-                security=self.security,
-                limits=limits or Limits(asked=NO_CAP),
-                state=(state or {}).get(party),
-                on_event=hear if self._on == "memory" else None,
-            )
-            for party in parties
-        }
-
-    def _reporter(self, step: str, settings: Mapping[str, Any], seconds: float) -> StepReport:
-        flows, shown = self.transcript.flows(step), self.transcript.shown(step)
-
-        def report(
-            *,
-            metrics: Mapping[str, Any] | None = None,
-            rounds: Sequence[Mapping[str, Any]] = (),
-            stop_reason: str | None = None,
-            notes: Sequence[str] = (),
-            details: Mapping[str, Any] | None = None,
-        ) -> None:
-            done = StepRecord(
-                step,
-                settings,
-                seconds,
-                metrics or {},
-                tuple(rounds),
-                stop_reason,
-                tuple(notes),
-                flows,
-                details or {},
-                shown,
-            )
-            self._steps.append(done)
-
-        return report
+    def _with_cautions(self, outcome: Outcome) -> Outcome:
+        """How questions about ids differ here from those between organisations, as notes."""
+        if outcome.name not in ("align", "mark"):
+            return outcome
+        facts = outcome.settings
+        if outcome.name == "align":
+            asks = facts["hub"]
+            asked = len(self.sites[asks].ids())
+            answer = [party for party in facts["parties"] if party != asks]
+        else:
+            asks, answer = facts["label_holder"], [facts["positives"]]
+            asked = len(self.sites[asks].rows().overlap)
+        notes = list(outcome.notes)
+        for party in answer:
+            site = self.sites[party]
+            limits = None if site.alignment.limits.asked == NO_CAP else site.alignment.limits
+            state = site.alignment.state
+            notes += uncapped(asks, asked, site.ids(), limits, {party: state} if state else None)
+        return replace(outcome, notes=tuple(notes))
 
     def _fingerprint(self, party: str, table: PartyTable) -> str:
         content = pd.util.hash_pandas_object(table.frame, index=False).to_numpy().tobytes()
@@ -552,17 +568,22 @@ class Federation:
         return fingerprint(self._fingerprint_keys[party], ids, content)
 
     def _aligned(self) -> RowPlan:
-        if self.plan is None:
+        plan = self.plan
+        if plan is None:
             raise ConfigError("The parties are not aligned yet: call align first.")
-        return self.plan
+        return plan
 
     def _check_party(self, what: str, party: str) -> None:
         if party not in self.tables:
             raise ConfigError(_unknown_party(what, party, self.tables))
 
-    def _emit(self, step: str, stage: str, done: int = 0, total: int | None = None) -> None:
-        if self._on_event is not None:
-            self._on_event(Event(step, stage, done, total))
+
+def _take_part(
+    play: Play, site: Site, own: Mapping[str, Any], channel: Channel
+) -> tuple[Any, Standing, list[Outcome]]:
+    """One party's side, and how it stands afterwards; a process brings that back."""
+    result = play(site, channel, **own)
+    return result, site.standing, site.outcomes
 
 
 def register_renderer(suffix: str, renderer: Renderer) -> None:
@@ -572,14 +593,3 @@ def register_renderer(suffix: str, renderer: Renderer) -> None:
 
 def _unknown_party(what: str, party: str, known: Mapping[str, Any]) -> str:
     return f"{what} party {party!r}, which has no table; the parties are {', '.join(known)}."
-
-
-def _flat(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """Counts by name; nested ones as "rest of A"."""
-    flat: dict[str, Any] = {}
-    for name, value in counts.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{name} of {party}": count for party, count in value.items()}
-        else:
-            flat[name] = value
-    return flat

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 # Scopes of messages that count what a person waits for; the others are too small or too many.
-_COUNTED = re.compile(r"(?:^|/)(trees|round|piece|way|member) (\d+)(?=/)")
+_COUNTED = re.compile(r"(?:^|/)(trees|round|task|piece|way|member) (\d+)(?=/)")
 
 
 @dataclass(frozen=True)
@@ -35,20 +34,36 @@ OnEvent = Callable[[Event], None]
 
 
 class Watch:
-    """Hears the names of messages and tells when a new round, batch of trees or piece begins."""
+    """Tells of each step once, and hears from the names of messages how far it is.
 
-    def __init__(self, step: str, settings: Mapping[str, Any], tell: OnEvent) -> None:
-        self._step = step
-        self._trees = settings.get("n_estimators") if settings.get("model") != "rf" else None
+    Every party says when a step begins and ends; people want to hear it once.
+    """
+
+    def __init__(self, tell: OnEvent) -> None:
         self._tell = tell
+        self._step, self._total = "", None  # type: tuple[str, int | None]
         self._last = ""
 
-    def __call__(self, name: str) -> None:
+    def __call__(self, heard: Event | str) -> None:
+        if isinstance(heard, str):
+            self._hear_message(heard)
+        elif heard.stage == "start":
+            if heard.step != self._step:
+                self._step, self._total, self._last = heard.step, heard.total, ""
+                self._tell(Event(heard.step, "start"))
+        elif heard.stage == "end":
+            if heard.step == self._step:
+                self._step = ""
+                self._tell(heard)
+        else:
+            self._tell(heard)
+
+    def _hear_message(self, name: str) -> None:
         counts = _COUNTED.findall(name)
         stage = ", ".join(f"{word} {int(number) + 1}" for word, number in counts)
-        if not counts or stage == self._last:
+        if not counts or not self._step or stage == self._last:
             return
         self._last = stage
         word, number = counts[0]
-        total = self._trees if word == "trees" else None
+        total = self._total if word == "trees" else None
         self._tell(Event(self._step, stage, int(number) + 1, total))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -74,23 +75,33 @@ class Checkpoints:
 
     Parameters
     ----------
-    folder : Path
-    job : str
-        A fingerprint of the job: another job does not go on from these checkpoints.
+    folder : Path, str or None
+        None: nothing is kept, and nothing is found.
+    *facts : JSON values, bytes or arrays
+        What the work depends on: settings, rows, data. Work on other facts does not go on from
+        these checkpoints.
     """
 
-    def __init__(self, folder: Path, job: str) -> None:
-        self.folder = folder
-        self._job = job
+    def __init__(self, folder: Path | str | None, *facts: Any) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self._job = facts[0] if len(facts) == 1 and isinstance(facts[0], str) else digest(*facts)
 
-    def save(self, name: str, value: Any) -> None:
-        """Keep a JSON value; a crash leaves the one before it, or none."""
-        write_json(self._path(name), {"job": self._job, "value": value})
+    def within(self, name: str, *facts: Any) -> Checkpoints:
+        """Checkpoints of a part of the work, in a folder below, bound to further facts."""
+        below = None if self.folder is None else self.folder / name.replace(" ", "-")
+        return Checkpoints(below, self._job, *facts)
+
+    def save(self, name: str, value: Any, arrays: Mapping[str, Array] | None = None) -> None:
+        """Keep a JSON value, and arrays beside it; a crash leaves the one before it, or none."""
+        if self.folder is None:
+            return
+        if arrays is not None:  # first: a checkpoint counts once its value is there
+            write_arrays(self.folder / f"{name}.npz", arrays)
+        write_json(self.folder / f"{name}.json", {"job": self._job, "value": value})
 
     def load(self, name: str) -> Any:
         """The kept value, or None if there is none; StoreError if another job kept it."""
-        path = self._path(name)
-        if not path.exists():
+        if self.folder is None or not (path := self.folder / f"{name}.json").exists():
             return None
         content = read_json(path)
         if (
@@ -104,11 +115,47 @@ class Checkpoints:
             )
         return content["value"]
 
-    def clear(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def load_arrays(self, name: str) -> dict[str, Array]:
+        """The arrays that were kept beside a value."""
+        if self.folder is None:
+            raise StoreError(f"Nothing is kept here, so there are no arrays {name!r}.")
+        return read_arrays(self.folder / f"{name}.npz")
 
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{name}.json"
+    def numbers(self, name: str) -> list[int]:
+        """The numbers N of all kept values called "NAME-N", in order."""
+        if self.folder is None:
+            return []
+        found = (path.stem.removeprefix(f"{name}-") for path in self.folder.glob(f"{name}-*.json"))
+        return sorted(int(number) for number in found if number.isdigit())
+
+    def forget(self, name: str) -> None:
+        """Remove one kept value and its arrays."""
+        if self.folder is not None:
+            for suffix in (".json", ".npz"):  # the value first: without it the arrays do not count
+                (self.folder / f"{name}{suffix}").unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove all of them."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def digest(*facts: Any) -> str:
+    """A fingerprint of JSON values, bytes and arrays, in full."""
+    found = hashlib.sha256()
+    for fact in facts:
+        if isinstance(fact, np.ndarray):
+            numbers = not fact.dtype.hasobject
+            body = np.ascontiguousarray(fact).tobytes() if numbers else _text(fact.tolist())
+            part = f"{fact.dtype} {fact.shape} ".encode() + body
+        else:
+            part = fact if isinstance(fact, bytes) else _text(fact)
+        found.update(len(part).to_bytes(8, "big") + part)
+    return found.hexdigest()
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, default=str).encode()
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:

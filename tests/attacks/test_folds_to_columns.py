@@ -15,8 +15,8 @@ from vfsl.completion.bases import RidgeBase, make_pair
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.completion.sides import Side
 from vfsl.completion.vfpum import prepared
-from vfsl.estimators.base import Part, Roles
 from vfsl.estimators.descent import Width
+from vfsl.parts import Part, Roles
 
 ROLES = Roles("B", ("A",), "K", "plain")
 CHANCE = 3.0  # standard errors of a guess

@@ -13,7 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from vfsl.data import Encoder
 from vfsl.draws import PrivateSeed, public_rng
-from vfsl.estimators.base import Roles
+from vfsl.parts import Roles
 from vfsl.pu import VFPU
 from vfsl.pu.bags import draw_negatives
 from vfsl.pu.bases import BagLogistic

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vfsl.estimators.base import ModelShare
+from vfsl.parts import ModelShare
 
 
 def test_a_share_comes_back_from_its_saved_form():

@@ -8,7 +8,7 @@ import pytest
 
 from vfsl.channel import run_together
 from vfsl.errors import ProtocolError
-from vfsl.estimators.base import Roles
+from vfsl.parts import Roles
 from vfsl.pu import deliver
 
 ROLES = Roles("C", ("B",), "K", "plain")

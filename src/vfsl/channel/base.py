@@ -29,6 +29,11 @@ class Channel(Protocol):
     @property
     def peers(self) -> tuple[str, ...]: ...
 
+    @property
+    def scope(self) -> str:
+        """What names of messages begin with here, such as "step 2/train/"."""
+        ...
+
     def send(self, to: str, name: str, value: Wire) -> None:
         """Send a declared message; returns without waiting for the receiver."""
 
@@ -103,6 +108,10 @@ class PartyChannel:
     def peers(self) -> tuple[str, ...]:
         return self._transport.peers
 
+    @property
+    def scope(self) -> str:
+        return self._scope
+
     def within(self, scope: str, speaks: Disclosures | None = None) -> PartyChannel:
         return PartyChannel(
             self._transport,
@@ -145,7 +154,7 @@ class PartyChannel:
             )
         if self._budget is not None and counted:
             self._budget.charge(to, what, counted, about, once)
-        self._transcript.released(self.me, to, what, about, numbers, counted)
+        self._transcript.released(self.me, to, what, about, numbers, counted, self._scope)
 
     def receive(self, sender: str, name: str) -> Wire:
         disclosure = self._declared(sender, name)

@@ -39,6 +39,7 @@ class Release:
     about: str
     numbers: int
     counted: int
+    scope: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,17 @@ class Transcript:
             self._listen(name)
 
     def released(
-        self, sender: str, receiver: str, what: str, about: str, numbers: int, counted: int
+        self,
+        sender: str,
+        receiver: str,
+        what: str,
+        about: str,
+        numbers: int,
+        counted: int,
+        scope: str = "",
     ) -> None:
         with self._lock:
-            self.releases.append(Release(sender, receiver, what, about, numbers, counted))
+            self.releases.append(Release(sender, receiver, what, about, numbers, counted, scope))
 
     def seen(self, receiver: str, sender: str, name: str, kind: str, body: bytes) -> None:
         if self.keep_views:
@@ -108,10 +116,15 @@ class Transcript:
         mine = [(s.sender, s.name, s.body) for s in self.sights if s.receiver == party]
         return sorted(mine, key=lambda sight: sight[0])
 
-    def flows(self, step: str) -> tuple[Flow, ...]:
-        """The messages summed up by sender, receiver and declared name, in order of appearance."""
+    def flows(self, step: str, scope: str = "") -> tuple[Flow, ...]:
+        """The messages summed up by sender, receiver and declared name, in order of appearance.
+
+        Only those whose names begin with ``scope``.
+        """
         sums: dict[tuple[str, str, str, str, str], list[int]] = {}
         for entry in self.entries:
+            if not entry.name.startswith(scope):
+                continue
             line = (entry.sender, entry.receiver, entry.message, entry.kind, entry.fact)
             counts = sums.setdefault(line, [0, 0])
             counts[0] += 1
@@ -121,10 +134,12 @@ class Transcript:
             for (sender, receiver, message, kind, fact), (messages, size) in sums.items()
         )
 
-    def shown(self, step: str) -> tuple[Shown, ...]:
-        """The exact numbers that were shown, summed up by who showed whom what."""
+    def shown(self, step: str, scope: str = "") -> tuple[Shown, ...]:
+        """The exact numbers that were shown under a scope, summed up by who showed whom what."""
         sums: dict[tuple[str, str, str, str], list[int]] = {}
         for one in self.releases:
+            if not one.scope.startswith(scope):
+                continue
             counts = sums.setdefault((one.sender, one.receiver, one.what, one.about), [0, 0])
             counts[0] += one.numbers
             counts[1] += one.counted

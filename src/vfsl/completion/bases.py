@@ -12,11 +12,12 @@ from scipy.special import expit, softmax
 
 from vfsl.completion.selection import Floats
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Estimator, ModelShare, Roles
+from vfsl.estimators.base import Estimator
 from vfsl.estimators.descent import Width
 from vfsl.estimators.least_squares import Program
 from vfsl.estimators.linear import LinearRegression
 from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest
+from vfsl.parts import ModelShare, Roles
 from vfsl.values import Array
 
 BASES = ("linear", "rf", "gbdt", "xgb", "lgb")

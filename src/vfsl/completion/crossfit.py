@@ -31,7 +31,7 @@ from vfsl.completion.vfpum import OnColumns, groups_of, prepared
 from vfsl.data import PartyTable
 from vfsl.data.checks import check_count
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Roles
+from vfsl.parts import Roles
 from vfsl.store import Checkpoints
 
 

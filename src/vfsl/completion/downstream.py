@@ -29,8 +29,8 @@ from vfsl.completion.sides import Side
 from vfsl.data import PartyTable
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.base import ModelShare, Part, Roles
 from vfsl.estimators.trees.model import TreeModel
+from vfsl.parts import ModelShare, Part, Roles
 from vfsl.values import Array, Disclosure, Disclosures
 
 DISCLOSURES: Disclosures = {
@@ -150,11 +150,11 @@ class Downstream:
             if alone and not leads:
                 done[way.name] = Trained(None)
                 continue
-            roles = replace(roles, feature_holders=()) if alone else roles
+            who = replace(roles, feature_holders=()) if alone else roles
             part = None
             if side is not None:
                 part = self._part(way, side, target, tables, sure, parts if leads else None)
-            share = self.base.train(here, part, roles=roles, rng=random(number))
+            share = self.base.train(here, part, roles=who, rng=random(number))
             done[way.name] = Trained(share, self._held(share, parts) if leads else None)
         return done
 
@@ -174,10 +174,10 @@ class Downstream:
         for number, way in enumerate(self.ways):
             if way.name not in ways or (way.fill is None and not leads):
                 continue
-            roles = replace(roles, feature_holders=()) if way.fill is None else roles
+            who = replace(roles, feature_holders=()) if way.fill is None else roles
             share = trained[way.name].share if way.name in trained else None
             here = channel.within(f"way {number}")
-            answer = self.base.score_rows(here, part, share, roles=roles)
+            answer = self.base.score_rows(here, part, share, roles=who)
             if answer is not None and share is not None:
                 found[way.name] = of_model(answer, share, -1)
         return found

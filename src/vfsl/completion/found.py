@@ -12,7 +12,7 @@ from vfsl.completion.calibrating import ClassScale
 from vfsl.completion.selection import Floats, Moves
 from vfsl.completion.sides import Components
 from vfsl.completion.targets import Target
-from vfsl.estimators.base import ModelShare
+from vfsl.parts import ModelShare
 
 ALL_MOVED, ALL_ROUNDS, NOBODY, STOPPED = (
     "every row has a pseudo-label",

@@ -22,9 +22,9 @@ from vfsl.channel import Channel, expect_array
 from vfsl.completion.selection import Booleans, Floats
 from vfsl.crypto import KeyHolder
 from vfsl.crypto.fixed import decode, encode
-from vfsl.estimators.base import ModelShare, Part, Roles
 from vfsl.estimators.exchange import MOST, announced, load_array, receive_key, send_fresh_key
 from vfsl.estimators.linear_model import encoded_columns
+from vfsl.parts import ModelShare, Part, Roles
 from vfsl.values import Ciphertext, Disclosure, Disclosures, Masked
 
 DISCLOSURES: Disclosures = {

@@ -31,7 +31,8 @@ from vfsl.completion.targets import Target, merge_rare, targets_of
 from vfsl.data import PartyTable
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.estimators.base import Estimator, ModelShare, Part, Roles
+from vfsl.estimators.base import Estimator
+from vfsl.parts import ModelShare, Part, Roles
 from vfsl.store import Checkpoints
 from vfsl.values import Array, Disclosure, Disclosures
 

@@ -22,9 +22,9 @@ from vfsl.completion.selection import Floats
 from vfsl.completion.sides import Side
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Part, Roles, Rows, places_in_training, scores_with_kept
 from vfsl.estimators.trees import XGB
 from vfsl.estimators.trees.model import TreeModel
+from vfsl.parts import Part, Roles, Rows, places_in_training, scores_with_kept
 from vfsl.values import Array
 
 # How strongly blend weights are drawn to their start, in rows' worth of loss: a few hundred common

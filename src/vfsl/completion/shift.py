@@ -18,7 +18,7 @@ from vfsl.completion.selection import Floats
 from vfsl.completion.sides import Side
 from vfsl.data import Encoder
 from vfsl.data.checks import check_share
-from vfsl.estimators.base import Roles
+from vfsl.parts import Roles
 from vfsl.values import Disclosure, Disclosures
 
 DISCLOSURES: Disclosures = {

@@ -12,7 +12,8 @@ import pandas as pd
 from vfsl.align import RowShare
 from vfsl.data import Encoder, Kind, PartyTable
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Rows, WithTables
+from vfsl.estimators.base import WithTables
+from vfsl.parts import Rows
 from vfsl.values import Array
 
 _FARTHEST = 8.0

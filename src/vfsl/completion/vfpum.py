@@ -52,7 +52,7 @@ from vfsl.completion.targets import Target
 from vfsl.data import PartyTable
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError, DataError, ProtocolError
-from vfsl.estimators.base import ModelShare, Part, Roles
+from vfsl.parts import ModelShare, Part, Roles
 from vfsl.store import Checkpoints
 from vfsl.values import Array
 

@@ -29,9 +29,10 @@ from vfsl.data import Kind, PartyTable, write_table
 from vfsl.deploy.view import Outcome, Site
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.estimators.association import Association
-from vfsl.estimators.base import Part, Roles, StepReport
+from vfsl.estimators.base import StepReport
 from vfsl.job.completing import provenance_by_cell, quality_by_column
 from vfsl.job.schema import CompleteStep
+from vfsl.parts import Part, Roles
 from vfsl.store import Checkpoints
 from vfsl.values import Array, Disclosure, Disclosures
 

@@ -23,11 +23,12 @@ from vfsl.deploy.complete import complete_step
 from vfsl.deploy.view import Outcome, Site
 from vfsl.errors import ConfigError
 from vfsl.estimators import LinearRegression, save_model
-from vfsl.estimators.base import ModelShare, Part, Roles, StepReport
+from vfsl.estimators.base import StepReport
 from vfsl.estimators.saved import Model, save_shares
 from vfsl.estimators.trees import TreeModel
 from vfsl.evidence import RISA
 from vfsl.job.schema import AlignStep, PuStep, Step, TrainStep
+from vfsl.parts import ModelShare, Part, Roles
 from vfsl.pu.bases import make_base, work_of
 from vfsl.pu.deliver import deliver_feature_holder, deliver_label_holder, deliver_positive_holder
 from vfsl.store import Checkpoints

@@ -18,8 +18,8 @@ from vfsl.deploy.config import PartyFile
 from vfsl.deploy.job import SharedJob
 from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Part, Roles
 from vfsl.job.schema import Step
+from vfsl.parts import Part, Roles
 
 
 def _kind(step: Step) -> tuple[str, str]:

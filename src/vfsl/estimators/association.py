@@ -38,7 +38,7 @@ from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
 from vfsl.data import PartyTable, check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
-from vfsl.estimators.base import Part, Roles, Rows, WithTables
+from vfsl.estimators.base import WithTables
 from vfsl.estimators.descent import Integers
 from vfsl.estimators.exchange import receive_key, send_fresh_key
 from vfsl.estimators.ranks import (
@@ -50,6 +50,7 @@ from vfsl.estimators.ranks import (
     rank_bound,
     strength_matrix,
 )
+from vfsl.parts import Part, Roles, Rows
 from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Masked
 
 DISCLOSURES: Disclosures = {

@@ -7,8 +7,8 @@ import numpy as np
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import EncryptedArray, PublicKey, SecretKey, scheme
 from vfsl.errors import ProtocolError
-from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Floats, Integers
+from vfsl.parts import Roles
 from vfsl.values import Aggregate, Ciphertext, Masked
 
 MOST = 10**6  # columns, models

@@ -34,7 +34,6 @@ from vfsl.crypto.fixed import decode, encode, shift
 from vfsl.crypto.scheme import Use
 from vfsl.errors import BoundExceeded, DataError, ProtocolError
 from vfsl.estimators import exposure, totals
-from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Block, Floats, Integers, Search, Step, Terms, Width
 from vfsl.estimators.exchange import (
     MOST,
@@ -50,6 +49,7 @@ from vfsl.estimators.exposure import Rarest, check_sizes
 from vfsl.estimators.gradient_count import GradientCount, release_sums
 from vfsl.estimators.posing import Posed, Problem, Program, Trained
 from vfsl.estimators.totals import SCORE_BOUND, fine_scores, open_total
+from vfsl.parts import Roles
 from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Masked
 
 __all__ = [

@@ -18,11 +18,12 @@ from vfsl.channel import Channel, expect_array
 from vfsl.data import Encoder, check_labels
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators import least_squares, one_shot, totals
-from vfsl.estimators.base import Federated, ModelShare, Part, Roles, Rows
+from vfsl.estimators.base import Federated
 from vfsl.estimators.descent import Floats
 from vfsl.estimators.exchange import receive_key
 from vfsl.estimators.exposure import RARE_ROWS_PER_COLUMN, protective
 from vfsl.estimators.posing import Posed, Program
+from vfsl.parts import ModelShare, Part, Roles, Rows
 from vfsl.values import Array, Disclosure, Disclosures
 
 DISCLOSURES: Disclosures = {

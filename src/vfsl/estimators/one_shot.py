@@ -17,11 +17,11 @@ from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode
 from vfsl.errors import BoundExceeded, DataError, ProtocolError
-from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Floats
 from vfsl.estimators.exchange import send_fresh_key
 from vfsl.estimators.exposure import check_sizes
 from vfsl.estimators.posing import Posed, Program, Trained
+from vfsl.parts import Roles
 from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Masked
 
 DISCLOSURES: Disclosures = {

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Floats, Width
 from vfsl.estimators.exposure import LOOK_NOISE, RARE_ROWS_PER_COLUMN, Rarest
+from vfsl.parts import Roles
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Any
 
 from vfsl import store
 from vfsl.errors import ConfigError, StoreError
-from vfsl.estimators.base import ModelShare
 from vfsl.estimators.linear import LinearRegression
 from vfsl.estimators.logistic import LogisticRegression
 from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest, TreeModel
+from vfsl.parts import ModelShare
 
 Model = LinearRegression | LogisticRegression | TreeModel
 

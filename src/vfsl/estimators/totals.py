@@ -10,9 +10,9 @@ from __future__ import annotations
 from vfsl.channel import Channel
 from vfsl.crypto import KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode
-from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Floats, Integers
 from vfsl.estimators.exchange import MOST, announced, load_array, send_fresh_key
+from vfsl.parts import Roles
 from vfsl.values import Ciphertext, Disclosure, Disclosures, Masked
 
 DISCLOSURES: Disclosures = {

@@ -16,13 +16,13 @@ from vfsl.data import check_labels
 from vfsl.data.aggregates import histogram
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import ModelShare, Roles
 from vfsl.evidence.deep import need_torch
 from vfsl.evidence.encoders import CNN, recipe_for
 from vfsl.evidence.opinion import EVIDENCE_FORMS, Opinion, probability
 from vfsl.evidence.rows import UNKNOWN, WholeFederated, WholePart, codes_in, whole_parts
 from vfsl.evidence.switches import Switches, switches_of
 from vfsl.parallel import using_threads
+from vfsl.parts import ModelShare, Roles
 from vfsl.values import Array
 
 if TYPE_CHECKING:

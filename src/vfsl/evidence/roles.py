@@ -12,7 +12,6 @@ import numpy as np
 
 from vfsl.channel import Channel, expect_integer
 from vfsl.errors import ConfigError, ProtocolError, StoreError
-from vfsl.estimators.base import ModelShare, Roles
 from vfsl.evidence import protocol
 from vfsl.evidence.columns import KINDS, Columns, columns_from
 from vfsl.evidence.course import STAGES, Learned, Settings, Tell, run_course, stage_objective
@@ -31,6 +30,7 @@ from vfsl.evidence.rows import (
 )
 from vfsl.evidence.selftrain import self_trained
 from vfsl.evidence.training import Local, Peer, opinions_from
+from vfsl.parts import ModelShare, Roles
 from vfsl.values import Array
 
 _MOST_CLASSES = 10_000

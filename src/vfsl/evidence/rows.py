@@ -17,7 +17,8 @@ import pandas as pd
 
 from vfsl.align import RowShare
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.base import Part, Rows, WithTables
+from vfsl.estimators.base import WithTables
+from vfsl.parts import Part, Rows
 from vfsl.values import Array
 
 Numbers = npt.NDArray[np.int64]
@@ -103,7 +104,7 @@ def whole_parts(fed: WholeFederated, label: tuple[str, str]) -> dict[str, WholeP
             target = np.array(cells.astype(object).where(cells.notna(), None), dtype=object)
         if not len(part.table.features):
             raise DataError(f"Party {party!r} has no columns to learn from.")
-        parts[party] = WholePart(part.table, part.rows, part.target, None, own, target)
+        parts[party] = WholePart(part.table, part.rows, part.target, own=own, own_target=target)
     return parts
 
 

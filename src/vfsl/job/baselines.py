@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from vfsl.channel import run_together
 from vfsl.data import Encoder, PartyTable
 from vfsl.estimators import XGB
-from vfsl.estimators.base import Part, Roles, Rows
 from vfsl.job.metrics import Floats
+from vfsl.parts import Part, Roles, Rows
 from vfsl.values import Array
 
 OWN_TREES, OWN_LINEAR, PRIOR = (

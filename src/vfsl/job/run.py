@@ -36,20 +36,21 @@ def run_job(
     """
     check_free(out)
     tables, marked = read_tables(job, folder, ask)
-    checkpoints = store.Checkpoints(unfinished(out), _fingerprint(job, folder))
+    kept = unfinished(out)
+    checkpoints = store.Checkpoints(kept, _fingerprint(job, folder))
     try:
         begun = checkpoints.load("job")
     except StoreError:
         raise StoreError(
-            f"{checkpoints.folder} has the unfinished work of another job or of other tables; "
+            f"{kept} has the unfinished work of another job or of other tables; "
             "delete it to start afresh, or choose another output folder."
         ) from None
     if begun is None:
         checkpoints.clear()
         checkpoints.save("job", True)
-    fed = federation_of(job, tables, checkpoints.folder, on_event)
-    results = checkpoints.folder / "results"
-    work = Work(job, fed, results, checkpoints.folder, on_event, marked)
+    fed = federation_of(job, tables, kept, on_event)
+    results = kept / "results"
+    work = Work(job, fed, results, kept, on_event, marked)
     try:
         for number, step in enumerate(job.steps, start=1):
             work.number = number

@@ -15,12 +15,13 @@ from vfsl.channel import Channel
 from vfsl.crypto import scheme
 from vfsl.data import Kind
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Estimator, ModelShare, Part, Roles
+from vfsl.estimators.base import Estimator
 from vfsl.estimators.descent import Floats, Width
 from vfsl.estimators.exposure import Rarest, rarest_class
 from vfsl.estimators.least_squares import Program
 from vfsl.estimators.linear_model import LinearModel
 from vfsl.estimators.logistic import LogisticRegression
+from vfsl.parts import ModelShare, Part, Roles
 from vfsl.pu.bags import Booleans, mean_votes
 from vfsl.pu.calibration import finite_logit
 from vfsl.values import Array

@@ -16,7 +16,7 @@ import pandas as pd
 
 from vfsl.channel import Channel, expect_array
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.estimators.base import Roles
+from vfsl.parts import Roles
 from vfsl.values import Disclosure, Disclosures
 
 DISCLOSURES: Disclosures = {

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from vfsl.errors import DataError
-from vfsl.estimators.base import ModelShare, Part
 from vfsl.estimators.descent import Floats, Integers
+from vfsl.parts import ModelShare, Part
 from vfsl.pu import bias, stopping
 from vfsl.pu.bags import Batch, Booleans, make_batch, mean_of_sums, on_scale_of
 from vfsl.pu.bases import Base, knows_training_scores, mean_as_logit, mean_logits

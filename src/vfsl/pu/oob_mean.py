@@ -23,7 +23,6 @@ from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode
 from vfsl.data import Encoder
 from vfsl.errors import ProtocolError
-from vfsl.estimators.base import ModelShare, Part, Roles
 from vfsl.estimators.descent import Floats, Integers
 from vfsl.estimators.exchange import (
     announced,
@@ -33,6 +32,7 @@ from vfsl.estimators.exchange import (
     send_fresh_key,
     unbundled,
 )
+from vfsl.parts import ModelShare, Part, Roles
 from vfsl.pu.bags import Booleans
 from vfsl.pu.bases import cut_part
 from vfsl.values import Ciphertext, Disclosure, Disclosures, Masked

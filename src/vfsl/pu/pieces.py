@@ -19,8 +19,8 @@ import numpy as np
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.estimators.base import ModelShare, Part, Roles
 from vfsl.estimators.descent import Floats, Integers
+from vfsl.parts import ModelShare, Part, Roles
 from vfsl.pu import oob_mean
 from vfsl.pu.bags import Booleans
 from vfsl.pu.bases import Base, knows_training_scores, training_scores

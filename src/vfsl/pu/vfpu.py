@@ -25,8 +25,7 @@ from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import ModelShare, Part, Roles, places_in_training, scores_with_kept
-from vfsl.estimators.seen import Seen
+from vfsl.parts import ModelShare, Part, Roles, Seen, places_in_training, scores_with_kept
 from vfsl.pu.bases import (
     BagLogistic,
     Base,

@@ -15,7 +15,8 @@ from vfsl.channel import Channel, Transcript, run_together
 from vfsl.data import PartyTable
 from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import ModelShare, Part, Roles, Rows, StepReport
+from vfsl.estimators.base import StepReport
+from vfsl.parts import ModelShare, Part, Roles, Rows
 from vfsl.values import Array
 
 # Writes a fitted model into a folder, and reads it back.

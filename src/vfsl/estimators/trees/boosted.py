@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Part
 from vfsl.estimators.linear_model import known_weights
 from vfsl.estimators.trees.fitting import Boosting
 from vfsl.estimators.trees.model import TreeModel
 from vfsl.estimators.trees.objectives import Logistic, Objective, Softmax, Squared, encode_target
+from vfsl.parts import Part
 
 
 @dataclass(kw_only=True)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Part, Roles
 from vfsl.estimators.linear_model import known_weights
 from vfsl.estimators.trees.fitting import Bagging, Fitting
 from vfsl.estimators.trees.gains import Penalty
 from vfsl.estimators.trees.model import TreeModel
 from vfsl.estimators.trees.objectives import Means, encode_target
 from vfsl.estimators.trees.program import Program
+from vfsl.parts import Part, Roles
 from vfsl.values import Array
 
 

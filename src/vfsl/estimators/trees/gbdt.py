@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vfsl.estimators.base import Part, Roles
 from vfsl.estimators.trees.boosted import Boosted
 from vfsl.estimators.trees.fitting import Fitting
 from vfsl.estimators.trees.gains import Penalty
 from vfsl.estimators.trees.program import Program
+from vfsl.parts import Part, Roles
 
 
 @dataclass(kw_only=True)

@@ -16,7 +16,6 @@ from vfsl.channel import Channel, expect_array
 from vfsl.crypto import PublicKey, SecretKey
 from vfsl.crypto.slots import fold, unfold
 from vfsl.errors import ProtocolError
-from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Integers
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.candidates import Candidates, rule_sides
@@ -42,6 +41,7 @@ from vfsl.estimators.trees.partition import (
 from vfsl.estimators.trees.program import Program
 from vfsl.estimators.trees.releasing import side_numbers
 from vfsl.estimators.trees.tree import LEAF, OWN, Goal, Tree
+from vfsl.parts import Roles
 from vfsl.values import Array, Ciphertext, Masked
 
 # A gain below this is rounding.

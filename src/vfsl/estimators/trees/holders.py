@@ -26,7 +26,6 @@ import numpy as np
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import KeyHolder, PublicKey, SecretKey
 from vfsl.errors import ProtocolError
-from vfsl.estimators.base import Roles
 from vfsl.estimators.exchange import announced, unbundled
 from vfsl.estimators.trees.offers import OFFERS, Own, Rule
 from vfsl.estimators.trees.partition import (
@@ -40,6 +39,7 @@ from vfsl.estimators.trees.partition import (
 )
 from vfsl.estimators.trees.program import Program
 from vfsl.estimators.trees.releasing import side_numbers
+from vfsl.parts import Roles
 from vfsl.values import Array, Masked
 
 MOST_TREES, MOST_NODES = 1 << 16, 1 << 24

@@ -17,16 +17,8 @@ from sklearn.metrics import roc_auc_score
 from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import (
-    Federated,
-    ModelShare,
-    Part,
-    Roles,
-    places_in_training,
-    scores_with_kept,
-)
+from vfsl.estimators.base import Federated
 from vfsl.estimators.exchange import send_fresh_key
-from vfsl.estimators.seen import Seen
 from vfsl.estimators.trees import scoring
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.candidates import LEAST_ROWS
@@ -45,6 +37,7 @@ from vfsl.estimators.trees.training import (
     train_label_holder,
 )
 from vfsl.estimators.trees.tree import Tree
+from vfsl.parts import ModelShare, Part, Roles, Seen, places_in_training, scores_with_kept
 from vfsl.values import Array
 
 # Of kept rounds: an attempt does not go on from rounds that were kept in another form.

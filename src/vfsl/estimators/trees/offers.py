@@ -17,7 +17,6 @@ import numpy as np
 from vfsl.channel import Channel
 from vfsl.crypto import EncryptedArray, Grouping, PublicKey, Runs
 from vfsl.errors import ProtocolError
-from vfsl.estimators.base import Roles
 from vfsl.estimators.descent import Integers
 from vfsl.estimators.exchange import load_array, unbundled
 from vfsl.estimators.trees.binning import Bins
@@ -26,6 +25,7 @@ from vfsl.estimators.trees.cells import Cells
 from vfsl.estimators.trees.partition import Cut, Node, Partition, Sum
 from vfsl.estimators.trees.program import Program
 from vfsl.estimators.trees.sampling import choose_columns
+from vfsl.parts import Roles
 from vfsl.values import Array, Ciphertext, Masked
 
 # Column, code and where missing cells go, of one's own split of a node.

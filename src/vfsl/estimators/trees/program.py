@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vfsl.estimators.base import Roles
 from vfsl.estimators.trees.candidates import LEAST_ROWS
+from vfsl.parts import Roles
 from vfsl.values import Ciphertext, Disclosure, Disclosures, Masked
 
 _NOTHING = "nothing without the secret key"

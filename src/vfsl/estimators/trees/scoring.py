@@ -21,13 +21,13 @@ import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.errors import ProtocolError
-from vfsl.estimators.base import Roles
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.candidates import rule_sides
 from vfsl.estimators.trees.offers import Rule
 from vfsl.estimators.trees.partition import Node, pack_sides, unpack_sides
 from vfsl.estimators.trees.releasing import release_binned, side_numbers
 from vfsl.estimators.trees.tree import LEAF, OWN, Tree
+from vfsl.parts import Roles
 from vfsl.values import Array, Disclosure, Disclosures
 
 DISCLOSURES: Disclosures = {

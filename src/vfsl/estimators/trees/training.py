@@ -10,7 +10,6 @@ import numpy as np
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import PublicKey, SecretKey, scheme
 from vfsl.draws import draw_announced_seed, draw_private_seed
-from vfsl.estimators.base import Roles
 from vfsl.estimators.exchange import announced
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.candidates import Candidates
@@ -23,6 +22,7 @@ from vfsl.estimators.trees.offers import Own
 from vfsl.estimators.trees.program import Program
 from vfsl.estimators.trees.releasing import release_binned
 from vfsl.estimators.trees.state import Kept
+from vfsl.parts import Roles
 from vfsl.values import Array
 
 MOST_COLUMNS, MOST_ROUNDS = 1 << 20, 1 << 40

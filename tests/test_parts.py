@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 
 from vfsl.data import PartyTable
-from vfsl.estimators.base import ModelShare, Part, places_in_training, scores_with_kept
-from vfsl.estimators.seen import Seen, mark_rows
+from vfsl.parts import ModelShare, Part, Seen, mark_rows, places_in_training, scores_with_kept
 
 
 def table(rows=12, shift=0.0, party="C"):

@@ -1,0 +1,173 @@
+"""Steps that choose rows: align, mark known positives, hold rows out. Each a party's own side.
+
+Holds   aligning: every party its ids. Marking: the positive holder ids of known positives, the
+        label holder its aligned rows. Holding out: one party may have a column that marks rows.
+Learns  aligning and marking: see vfsl.align. Holding out by a column: the other aligned parties,
+        which aligned rows are held out. A fraction that the job's seed draws needs no message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from vfsl.align import RowShare, align_hub, align_server, mark_client, mark_server
+from vfsl.channel import Channel, expect_array
+from vfsl.data import PartyTable
+from vfsl.errors import DataError
+from vfsl.parts import Rows, no_rows
+from vfsl.site import Site
+from vfsl.values import Array, Disclosure, Disclosures
+
+LEAST_HELD_OUT = 10
+_TRUE, _FALSE = ("true", "yes", "1", "test"), ("false", "no", "0", "train", "")
+
+DISCLOSURES: Disclosures = {
+    "test rows": Disclosure(np.ndarray, "which aligned rows are held out for testing"),
+}
+
+
+def align(
+    site: Site, channel: Channel, parties: Sequence[str], protocol: str, hub: str | None = None
+) -> RowShare | None:
+    """Find the rows that parties have in common; by default the last one named is the hub."""
+    hub = parties[-1] if hub is None else hub
+    settings = {"protocol": protocol, "parties": list(parties), "hub": hub}
+    site.standing.aligned, site.standing.held_out = tuple(parties), None
+    site.standing.rows = None
+    if site.me not in parties:
+        return None
+    with site.records("align", channel, settings) as outcome:
+        notes: list[str] = []
+        how, ids = site.intersection("align", protocol, notes), site.ids()
+        if site.me == hub:
+            order = site.public_rng("row order") if site.alignment.seeded_order else None
+            servers = [party for party in parties if party != hub]
+            share = align_hub(channel, servers, ids, how, rng=order)
+        else:
+            share = align_server(channel, hub, ids, how)
+        outcome.metrics = {"overlap": len(share.overlap), f"rest of {site.me}": len(share.rest)}
+        outcome.notes = tuple(notes)
+    site.standing.rows = share
+    return share
+
+
+def mark(
+    site: Site, channel: Channel, positives: str, label_holder: str, protocol: str
+) -> RowShare | None:
+    """Mark the label holder's aligned rows: +1 if the positive holder knows them, else −1.
+
+    The label holder asks with its aligned rows only; nothing returns to the positive holder and no
+    row is dropped.
+    """
+    if site.me not in (positives, label_holder):
+        return None
+    settings = {"protocol": protocol, "positives": positives, "label_holder": label_holder}
+    with site.records("mark", channel, settings) as outcome:
+        notes: list[str] = []
+        how = site.intersection("mark", protocol, notes)
+        share = None
+        if site.me == positives:
+            mark_server(channel, label_holder, site.ids(), how)
+        else:
+            share = mark_client(channel, positives, site.ids(), site.rows(), how)
+            marked = 0 if share.marks is None else int((share.marks == 1).sum())
+            outcome.metrics = {"overlap": len(share.overlap), "marked": marked}
+            site.standing.rows = share
+        outcome.notes = tuple(notes)
+    return share
+
+
+# ---- rows that no step learns from --------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class TestMarks:
+    """Which rows of one party's table are for testing."""
+
+    __test__ = False  # pytest takes the name for a test
+
+    party: str
+    rows: Array | None = None  # of bool, per row of the table; None at the other parties
+
+
+def split_off_marks(table: PartyTable, column: str) -> tuple[PartyTable, TestMarks]:
+    """The table without its column of marks, and the marks."""
+    cells = table.column(column)
+    words = cells.astype(object).where(cells.notna(), "").map(_word)
+    odd = ~words.isin([*_TRUE, *_FALSE])
+    if odd.any():
+        raise DataError(
+            f"Column {column!r} of party {table.party} must say which rows are for testing, as "
+            f"true or false, 1 or 0, yes or no, test or train. Got {int(odd.sum()):,} other cells "
+            "instead."
+        )
+    return table.without([column]), TestMarks(table.party, words.isin(_TRUE).to_numpy(dtype=bool))
+
+
+def _word(cell: Any) -> str:
+    number = isinstance(cell, int | float | np.number) and not isinstance(cell, bool)
+    return f"{cell:g}" if number else str(cell).strip().lower()
+
+
+def hold_out(site: Site, channel: Channel, fraction: float | None, marks: TestMarks | None) -> None:
+    """Keep common rows for testing: a fraction by the job's seed, or those that a column marks.
+
+    Rows that only the marking party has and marks leave its remaining rows as well.
+    """
+    aligned = site.standing.aligned
+    if marks is not None and marks.party not in aligned:
+        raise DataError(
+            f"Party {marks.party!r} marks the rows for testing but was not aligned; aligned are "
+            f"{', '.join(aligned)}."
+        )
+    if site.standing.rows is None:
+        return
+    share = site.standing.rows
+    common = len(share.overlap)
+    if marks is None:
+        drawn = site.public_rng("test rows").permutation(common)
+        places = np.sort(drawn[: round((fraction or 0.0) * common)])
+    else:
+        with site.records("hold out", channel, {"marked by": marks.party}) as outcome:
+            places = np.flatnonzero(_tell_marks(site, channel, marks, common))
+            outcome.metrics = {"test rows": len(places)}
+    if len(places) < LEAST_HELD_OUT:
+        raise DataError(
+            f"{len(places)} of {common:,} common rows are held out for testing; at "
+            f"least {LEAST_HELD_OUT} are needed. Hold out more, or leave evaluation out."
+        )
+    if marks is not None and marks.rows is not None:
+        site.standing.rows = replace(share, rest=share.rest[~marks.rows[share.rest]])
+    site.standing.held_out = np.asarray(places, dtype=np.int64)
+
+
+def _tell_marks(site: Site, channel: Channel, marks: TestMarks, common: int) -> Array:
+    channel = channel.within("hold out", DISCLOSURES)
+    if marks.rows is not None:
+        mine = np.asarray(marks.rows[site.rows().overlap])
+        for party in site.standing.aligned:
+            if party != site.me:
+                channel.send(party, "test rows", mine)
+        return mine
+    came = channel.receive(marks.party, "test rows")
+    return expect_array(
+        came, sender=marks.party, name="test rows", holds="boolean", shape=(common,)
+    )
+
+
+def training_rows(share: RowShare, held_out: Rows | None) -> RowShare:
+    """A party's rows without those that are held out."""
+    if held_out is None:
+        return share
+    kept = np.setdiff1d(np.arange(len(share.overlap)), held_out)
+    marks = None if share.marks is None else share.marks[kept]
+    return replace(share, overlap=share.overlap[kept], marks=marks)
+
+
+def held_out_rows(share: RowShare, held_out: Rows) -> RowShare:
+    """Nothing but the rows that are held out."""
+    return replace(share, overlap=share.overlap[held_out], rest=no_rows(), marks=None)
