@@ -74,7 +74,7 @@ class HotDeck:
 
     neighbours: int | None = param(
         None,
-        "Draw the donor among so many nearest rows by the known cells; None draws among all donors.",
+        "Draw the donor among so many rows that are nearest by the known cells; None: among all.",
         ge=1,
     )
 
