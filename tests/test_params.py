@@ -59,7 +59,9 @@ def test_the_docstring_lists_them_before_the_attributes():
         ({"rate": float("nan")}, "must be a number above 0 and at most 1. Got nan"),
         ({"mode": "slow"}, "must be one of 'fast', 'exact'. Got 'slow'"),
         ({"tau": "some"}, "must be one of 'auto' or a number from 0 to 1. Got 'some'"),
-        ({"tau": 2.0}, "must be a number from 0 to 1. Got 2.0"),
+        ({"tau": 2.0}, "must be one of 'auto' or a number from 0 to 1. Got 2.0"),
+        ({"names": "age"}, "must be a list, each item text. Got 'age'"),
+        ({"names": [1]}, "must be a list, each item text. Got [1]"),
         ({"shrink": 1}, "must be True or False. Got 1"),
     ],
 )

@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -144,58 +144,77 @@ def check_params(method: Any, *, where: str = "") -> None:
     where = where or type(method).__name__
     for name, declared in params_of(type(method)).items():
         value = getattr(method, name)
-        wanted = _mistake(declared, value)
+        wanted = find_mistake(declared, value)
         if wanted is not None:
             raise ConfigError(
                 f"The {name} parameter of {where} must be {wanted}. Got {value!r} instead."
             )
 
 
-def _mistake(one: Param, value: Any) -> str | None:
-    """What a parameter must be, if the value is not that."""
-    parts = [part for part in _parts(one.type) if part is not type(None)]
-    if value is None and len(parts) < len(list(_parts(one.type))):
+def find_mistake(one: Param, value: Any) -> str | None:
+    """What a parameter must be, if the value is not that: the middle of a sentence."""
+    parts = list(_parts(one.type))
+    if any(_fits(one, value, part) for part in parts):
         return None
-    if one.choices and _is_one_of(value, one.choices):
-        return None
-    plain = [part for part in parts if get_origin(part) is not Literal]
-    if one.choices and not any(_fits(value, part) for part in plain):
+    wanted = [_wanted(one, part) for part in parts if get_origin(part) is not Literal]
+    if one.choices:
         known = ", ".join(repr(choice) for choice in one.choices)
-        numbers = [part for part in plain if part in (int, float)]
-        return f"one of {known}" + (f" or {_wanted(one, numbers)}" if numbers else "")
-    numbers = [part for part in plain if part in (int, float)]
-    if numbers and len(numbers) == len(plain):
-        fits = any(_fits(value, part) for part in numbers) and _inside(one, float(value))
-        return None if fits else _wanted(one, numbers)
-    if plain == [bool] and not isinstance(value, bool):
-        return "True or False"
-    return None
+        wanted.insert(0, f"one of {known}")
+    return " or ".join(text for text in dict.fromkeys(wanted) if text)
 
 
-def _wanted(one: Param, numbers: Sequence[type]) -> str:
-    noun = "a number" if float in numbers else "a whole number"
-    return f"{noun} {describe_bounds(one)}".rstrip()
+def _wanted(one: Param, kind: Any) -> str:
+    """How a sentence names a type: 'a whole number from 1 to 30', 'a list of text'."""
+    named = {bool: "True or False", str: "text"}
+    if kind in (int, float):
+        noun = "a number" if kind is float else "a whole number"
+        return f"{noun} {describe_bounds(one)}".rstrip()
+    if kind is type(None):
+        return ""
+    if kind in named:
+        return named[kind]
+    origin = get_origin(kind)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "a table of settings"
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        inner = [_wanted(replace(one, type=part), part) for part in _items(kind)]
+        return f"a list, each item {' or '.join(dict.fromkeys(inner))}"
+    return _type_name(kind)
 
 
-def _inside(one: Param, value: float) -> bool:
+def _fits(one: Param, value: Any, kind: Any) -> bool:
+    origin = get_origin(kind)
+    if kind is Any:
+        return True
+    if origin is Literal:
+        return any(type(value) is type(each) and value == each for each in get_args(kind))
+    if kind is int:
+        return isinstance(value, Integral) and not isinstance(value, bool) and _inside(one, value)
+    if kind is float:
+        return isinstance(value, Real) and not isinstance(value, bool) and _inside(one, value)
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        return listed and all(
+            any(_fits(one, item, part) for part in _items(kind)) for item in value
+        )
+    if origin is not None:
+        return isinstance(value, origin) if isinstance(origin, type) else callable(value)
+    return isinstance(value, kind) if isinstance(kind, type) else True
+
+
+def _items(kind: Any) -> list[Any]:
+    """The types that the items of a list or tuple may have."""
+    return [part for each in get_args(kind) if each is not Ellipsis for part in _parts(each)]
+
+
+def _inside(one: Param, number: Any) -> bool:
+    value = float(number)
     return (
         (one.ge is None or value >= one.ge)
         and (one.gt is None or value > one.gt)
         and (one.le is None or value <= one.le)
         and (one.lt is None or value < one.lt)
     )
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    if kind is int:
-        return isinstance(value, Integral) and not isinstance(value, bool)
-    if kind is float:
-        return isinstance(value, Real) and not isinstance(value, bool)
-    return isinstance(value, get_origin(kind) or kind) if kind is not Any else True
-
-
-def _is_one_of(value: Any, choices: Sequence[Any]) -> bool:
-    return any(type(value) is type(choice) and value == choice for choice in choices)
 
 
 def _parts(kind: Any) -> Iterator[Any]:
