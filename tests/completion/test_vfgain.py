@@ -49,10 +49,12 @@ def one_process(given, missing, plan):
         filler = Filler.learn(plan, missing, source)
         order = torch.Generator().manual_seed(draw_announced_seed(source))
         inputs, rows = embedder.inputs(given), filler.rows(missing)
-        held = vfgain._held_rows(len(given))
+        held = len(given) // 10
+        batches = round((len(given) - held) / plan.batch_size)
         best, kept = None, None
         for _ in range(plan.epochs):
-            for batch in vfgain._batches(plan, len(given) - held, order):
+            shuffled = torch.randperm(len(given) - held, generator=order)
+            for batch in shuffled.tensor_split(batches):
                 vectors: Tensor = embedder.embed(inputs[held + batch])
                 losses = filler.losses(rows.take(held + batch), vectors)
                 optimisers = [embedder.optimisers["embedder"], filler.optimisers["generator"]]
@@ -149,6 +151,17 @@ def test_checkpoints_of_another_training_are_refused(tmp_path):
         else:
             with pytest.raises(StoreError, match="kept by another job"):
                 run_together(players)
+
+
+def test_parties_with_other_settings_notice_it():
+    given, missing = tables()
+    plan = replace(PLAN, epochs=30, rate=0.0, patience=30)
+    players = {
+        "A": player(given, replace(plan, patience=1), 1),
+        "B": player(missing, plan, 2),
+    }
+    with pytest.raises(ProtocolError, match="give both parties the same settings"):
+        run_together(players)
 
 
 def test_each_side_completes_from_its_channel_alone():

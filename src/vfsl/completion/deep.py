@@ -90,6 +90,7 @@ class Deep(ABC):
     def _train(self, training: Training, rows: int, source: torch.Generator, data: Array) -> None:
         """Run the loop; its checkpoints are bound to these settings and data."""
         folder = None if self.checkpoint is None else Path(self.checkpoint).with_suffix(".training")
+        kept = Checkpoints(folder, self.settings(), data)
         with using_threads(self.threads):
             self.history_: History = train_networks(
                 training,
@@ -99,10 +100,11 @@ class Deep(ABC):
                 epochs=self.epochs,
                 batch_size=self.batch_size,
                 patience=self.patience,
-                kept=Checkpoints(folder, self.settings(), data),
+                kept=kept,
                 on_event=self.on_event,
             )
         self.networks_: nn.ModuleDict = training.networks
+        kept.clear()
 
     def settings(self) -> dict[str, Any]:
         """What the model was made with; what belongs to the machine is left out."""

@@ -221,7 +221,7 @@ class MixedEncoder:
         if self.missing == "refuse":
             self._refuse_missing(table)
         self._take(table.party, [self._fit_column(table, name, rng) for name in table.features])
-        self.findings_ = [
+        self.findings_: list[Finding] = [
             _tell_constant(table.party, coding.code.name, len(table))
             for coding in self.columns_
             if not coding.width
@@ -338,6 +338,7 @@ class MixedEncoder:
             settings = {name: state[name] for name in ("modes", "special", "missing")}
             encoder = cls(state["numeric"], **settings)
             encoder._take(str(state["party"]), [_coding_from(one) for one in state["columns"]])
+            encoder.findings_ = []
         except (KeyError, TypeError) as error:
             raise DataError(
                 f"This is not the saved state of a MixedEncoder of this version: {error} does not "
@@ -347,7 +348,6 @@ class MixedEncoder:
 
     def _take(self, party: str, columns: list[Coding]) -> None:
         self.party_, self.columns_ = party, columns
-        self.findings_: list[Finding] = []
         self.spans_ = [
             span for coding, place in self.blocks() for span in coding.spans(place.start)
         ]

@@ -18,6 +18,7 @@ from vfsl.store import Checkpoints
 from vfsl.values import Array
 
 KEEP_EVERY = 10  # epochs
+_KEPT = 2  # between parties, an epoch that only some managed to keep must not be the only one
 
 
 @dataclass(frozen=True)
@@ -29,25 +30,26 @@ class EpochEvent(Event):
 
 @dataclass
 class History:
-    """What a training did: the mean losses of each epoch, and why it ended."""
+    """What a training did: the mean losses of each epoch, which was the best, and why it ended."""
 
     losses: list[dict[str, float]] = field(default_factory=list)
     stop_reason: str = ""
     best: float | None = None
     best_epoch: int = 0
+    best_facts: Any = None
 
 
 class Training(ABC):
     """What a method gives the loop: its networks, its optimisers, and one step on some rows."""
 
-    # An empty method of a base class is meant here: most methods need neither.
+    # Empty methods of a base class are meant here: most methods need none of these.
     # ruff: noqa: B027
 
     networks: nn.ModuleDict
     optimisers: dict[str, Optimizer]
 
     def begin(self, epoch: int, epochs: int) -> None:
-        """Called before each epoch, for schedules."""
+        """Called before each epoch."""
 
     @abstractmethod
     def step(self, rows: Tensor) -> dict[str, Tensor]:
@@ -56,6 +58,13 @@ class Training(ABC):
     def validate(self) -> float | None:
         """A loss on rows held out, to stop early by; None if there is no such thing."""
         return None
+
+    def end(self, better: bool, stop: bool) -> Any:
+        """Called when an epoch was judged; what is to be kept of it if it is the best, as JSON."""
+
+    def sources(self) -> dict[str, torch.Generator]:
+        """Further generators that the training draws from."""
+        return {}
 
 
 def train_networks(
@@ -68,20 +77,23 @@ def train_networks(
     batch_size: int,
     patience: int | None = None,
     kept: Checkpoints | None = None,
+    resume: int | None = None,
     on_event: OnEvent | None = None,
 ) -> History:
     """Train until all epochs are done or the held-out loss no longer falls.
 
-    A training that was kept at an earlier attempt goes on from there, to the same networks.
+    A training that was kept at an earlier attempt goes on to the same networks: from the epoch
+    ``resume``, by default from the last one that is there.
     """
     kept = Checkpoints(None) if kept is None else kept
     history = History()
     best: dict[str, Array] | None = None
-    marks = kept.numbers("epoch")
-    if marks:
-        history = History(**kept.load(f"epoch-{marks[-1]}"))
-        arrays = kept.load_arrays(f"epoch-{marks[-1]}")
-        best = load_state(arrays, training.networks, training.optimisers, {"source": source})
+    sources = {"source": source, **training.sources()}
+    mark = max(kept.numbers("epoch"), default=0) if resume is None else resume
+    if mark:
+        history = History(**kept.load(f"epoch-{mark}"))
+        arrays = kept.load_arrays(f"epoch-{mark}")
+        best = _load_state(arrays, training.networks, training.optimisers, sources)
     for epoch in range(len(history.losses), epochs):
         if history.stop_reason:
             break
@@ -91,15 +103,16 @@ def train_networks(
         if patience is not None:
             best = _judge(training, history, epoch, patience, best)
         if (epoch + 1) % KEEP_EVERY == 0 or history.stop_reason:
-            arrays = state_arrays(training.networks, training.optimisers, {"source": source}, best)
-            keep_epoch(kept, epoch + 1, asdict(history), arrays)
+            arrays = _state_arrays(training.networks, training.optimisers, sources, best)
+            kept.save(f"epoch-{epoch + 1}", asdict(history), arrays)
+            for old in kept.numbers("epoch")[:-_KEPT]:
+                kept.forget(f"epoch-{old}")
         if on_event is not None:
             on_event(EpochEvent(name, "epoch", epoch + 1, epochs, history.losses[-1]))
     history.stop_reason = history.stop_reason or f"all {epochs} epochs"
     if best is not None:
         load_arrays(training.networks, best, "the best epoch")
     training.networks.eval()
-    kept.clear()
     return history
 
 
@@ -132,11 +145,15 @@ def _judge(
     if score is None:
         return best
     history.losses[-1]["held out"] = score
-    if history.best is None or score < history.best:
+    better = history.best is None or score < history.best
+    if better:
         history.best, history.best_epoch = score, epoch + 1
-        return arrays_of(training.networks)
-    if epoch + 1 - history.best_epoch >= patience:
+        best = arrays_of(training.networks)
+    stop = epoch + 1 - history.best_epoch >= patience
+    if stop:
         history.stop_reason = f"no better held-out loss for {patience} epochs"
+    facts = training.end(better, stop)
+    history.best_facts = facts if better else history.best_facts
     return best
 
 
@@ -165,20 +182,11 @@ def load_arrays(networks: nn.Module, arrays: Mapping[str, Array], where: str) ->
     networks.load_state_dict({key: _tensor(arrays[key]) for key in wanted})
 
 
-def keep_epoch(
-    kept: Checkpoints, epoch: int, value: Any, arrays: Mapping[str, Array], last: int = 1
-) -> None:
-    """Keep a finished epoch, and of the earlier ones so many that ``last`` are there."""
-    kept.save(f"epoch-{epoch}", value, arrays)
-    for old in kept.numbers("epoch")[:-last]:
-        kept.forget(f"epoch-{old}")
-
-
-def state_arrays(
+def _state_arrays(
     networks: nn.Module,
     optimisers: Mapping[str, Optimizer],
     sources: Mapping[str, torch.Generator],
-    best: Mapping[str, Array] | None = None,
+    best: Mapping[str, Array] | None,
 ) -> dict[str, Array]:
     """All that a training goes on from, as named arrays."""
     arrays = {f"now/{key}": value for key, value in arrays_of(networks).items()}
@@ -191,13 +199,13 @@ def state_arrays(
     return arrays
 
 
-def load_state(
+def _load_state(
     arrays: Mapping[str, Array],
     networks: nn.Module,
     optimisers: Mapping[str, Optimizer],
     sources: Mapping[str, torch.Generator],
 ) -> dict[str, Array] | None:
-    """Undo :func:`state_arrays`; the best weights, if there were any."""
+    """Undo :func:`_state_arrays`; the best weights, if there were any."""
     load_arrays(networks, _under(arrays, "now/"), "a checkpoint")
     for name, source in sources.items():
         source.set_state(_tensor(arrays[f"source/{name}"]))

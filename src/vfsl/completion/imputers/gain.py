@@ -322,7 +322,7 @@ class Imputer(Deep):
         with torch.no_grad(), using_threads(self.threads):
             parts = [
                 self._guess(data.values[rows], data.known[rows], source)
-                for rows in torch.arange(len(data)).split(SAMPLE_ROWS)
+                for rows in torch.split(torch.arange(len(data)), SAMPLE_ROWS)
             ]
         return fill_table(asked, self.encoder_, self.layout_.back(torch.cat(parts)), self.spread_)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
@@ -28,19 +29,10 @@ from vfsl.completion.imputers.gain import (
 )
 from vfsl.completion.layers import Layout, Pieces, perceptron, source_from, uniform
 from vfsl.completion.mixed import MixedEncoder
-from vfsl.completion.training import (
-    KEEP_EVERY,
-    arrays_of,
-    descend,
-    keep_epoch,
-    load_arrays,
-    load_state,
-    state_arrays,
-)
-from vfsl.data import PartyTable
+from vfsl.completion.training import descend, load_arrays
+from vfsl.data import Kind, PartyTable
 from vfsl.errors import DataError
 from vfsl.parts import ModelShare
-from vfsl.store import Checkpoints
 from vfsl.values import Array
 
 if TYPE_CHECKING:
@@ -111,31 +103,6 @@ class Half:
     def adam(self, part: str) -> Adam:
         weights, model = self.networks[part].parameters(), self.model
         return Adam(weights, lr=model.rate, weight_decay=model.decay)
-
-    def keep(
-        self,
-        kept: Checkpoints,
-        epoch: int,
-        value: Mapping[str, Any],
-        order: torch.Generator,
-        best: Mapping[str, Array],
-    ) -> None:
-        """Keep every tenth epoch; the last two, since the other party may lack the last one."""
-        if epoch % KEEP_EVERY == 0:
-            sources = {"order": order, "own": self.source}
-            arrays = state_arrays(self.networks, self.optimisers, sources, best)
-            keep_epoch(kept, epoch, value, arrays, last=2)
-
-    def resume(
-        self, kept: Checkpoints, epoch: int, order: torch.Generator
-    ) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Go on from a kept epoch; what was kept with it, and the best weights so far."""
-        if epoch == 0:
-            return {}, arrays_of(self.networks)
-        sources = {"order": order, "own": self.source}
-        arrays = kept.load_arrays(f"epoch-{epoch}")
-        best = load_state(arrays, self.networks, self.optimisers, sources)
-        return kept.load(f"epoch-{epoch}"), best or {}
 
 
 class Embedder(Half):
@@ -258,11 +225,21 @@ class Filler(Half):
         names = [span.column for span in self.encoder.spans_ if span.kind == "scalar"]
         return loss, dict(zip(names, found, strict=True))
 
+    def empty_table(self, rows: int) -> PartyTable:
+        """A table of the learned columns in which every cell is missing."""
+        kinds = self.encoder.kinds
+        columns = {
+            name: np.full(rows, np.nan) if kind is Kind.NUMERIC else [None] * rows
+            for name, kind in kinds.items()
+        }
+        frame = pd.DataFrame(columns, index=pd.RangeIndex(rows))
+        return PartyTable(self.encoder.party_, np.arange(rows), frame, kinds)
+
     def complete(self, table: PartyTable, vectors: Tensor) -> Completed:
         """The table with its missing cells filled."""
         rows = self.rows(table)
         parts = []
-        for part in torch.arange(len(rows)).split(SAMPLE_ROWS):
+        for part in torch.split(torch.arange(len(rows)), SAMPLE_ROWS):
             some = rows.take(part)
             output = self.fill(some, some.known, vectors[part])
             parts.append(activate(output, self.layout, False).detach())

@@ -12,13 +12,13 @@ Learns  the missing party: an embedding of each of the given party's rows, align
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -26,23 +26,23 @@ from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.completion.base import Completed
 from vfsl.completion.imputers.halves import Embedder, Filler, NetworkShare
 from vfsl.completion.layers import source_from
-from vfsl.completion.mixed import MixedEncoder
 from vfsl.completion.sides import check_pair
-from vfsl.completion.training import arrays_of
-from vfsl.data import Kind, PartyTable, check_labels
+from vfsl.completion.training import History, Training, arrays_of, train_networks
+from vfsl.data import PartyTable, check_labels
 from vfsl.data.checks import counted
 from vfsl.draws import ANNOUNCED_BITS, draw_announced_seed
-from vfsl.errors import ConfigError, DataError
+from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.federation import Federation
 from vfsl.lead import Follower, Leader, disclose_orders
 from vfsl.parallel import using_threads
 from vfsl.params import check_params, documented, param
 from vfsl.parts import Part, Roles
-from vfsl.progress import Event, OnEvent
+from vfsl.progress import OnEvent
 from vfsl.site import Site
 from vfsl.store import Checkpoints
-from vfsl.values import Disclosure, Disclosures
+from vfsl.values import Array, Disclosure, Disclosures
 
+Rng = np.random.Generator
 _HANDSHAKE = disclose_orders("nothing: epochs follow by themselves")
 DISCLOSURES: Disclosures = {
     "rows": Disclosure(int, "how many rows of the sender take part"),
@@ -142,9 +142,9 @@ class VFGAIN:
                     f"VF-GAIN was asked for party {party!r}; known are {', '.join(fed.tables)}."
                 )
         check_labels(fed.tables, (given, missing))
-        roles = Roles(missing, (given,), fed.key_holder)
-        play = partial(_play_training, model=self, roles=roles)
-        self._take(fed.play(play, parties=(given, missing)))
+        play = partial(_play_training, roles=Roles(missing, (given,), fed.key_holder))
+        own = {given: {"model": replace(self, known=())}, missing: {"model": replace(self)}}
+        self._take(fed.play(play, own=own, parties=(given, missing)))
         return self
 
     def complete(self, fed: Federation, preliminary: PartyTable | None = None) -> Completed:
@@ -162,12 +162,12 @@ class VFGAIN:
         check_pair(given, missing, fed.sites[given].standing.aligned)
         if not len(fed.share(given).rest):
             raise DataError(f"Party {given!r} has no rows beyond the aligned ones to complete.")
-        roles = Roles(missing, (given,), fed.key_holder)
+        model, roles = replace(self, known=()), Roles(missing, (given,), fed.key_holder)
         own: dict[str, dict[str, Any]] = {
-            party: {"share": self.shares_[party]} for party in self.parties_
+            given: {"share": self.shares_[given]},
+            missing: {"share": self.shares_[missing], "preliminary": preliminary},
         }
-        own[missing]["preliminary"] = preliminary
-        play = partial(_play_completion, model=self, roles=roles)
+        play = partial(_play_completion, model=model, roles=roles)
         done: Completed = fed.play(play, own=own, parties=self.parties_)[missing]
         return done
 
@@ -202,7 +202,7 @@ class VFGAIN:
         part: Part,
         *,
         roles: Roles,
-        rng: np.random.Generator,
+        rng: Rng,
         kept: Checkpoints | None = None,
         on_event: OnEvent | None = None,
     ) -> NetworkShare:
@@ -229,13 +229,15 @@ class VFGAIN:
             The party's own; it never leaves it.
         """
         check_params(self)
-        channel = channel.within(SCOPE, DISCLOSURES)
-        table = part.table.take(part.rows)
-        kept = Checkpoints(None) if kept is None else kept
+        missing = channel.me == roles.label_holder
+        here, table = channel.within(SCOPE, DISCLOSURES), part.table.take(part.rows)
         with using_threads(self.threads):
-            if channel.me == roles.label_holder:
-                return _train_filler(self, channel, table, roles, rng, kept, on_event)
-            return _train_embedder(self, channel, table, roles, rng, kept)
+            side: _Side
+            if missing:
+                side = _MissingSide(self, here, table, roles.feature_holders[0], rng)
+            else:
+                side = _GivenSide(self, here, table, roles.label_holder, rng)
+            return side.train(len(table), kept or Checkpoints(None), on_event if missing else None)
 
     def complete_rows(
         self,
@@ -244,7 +246,7 @@ class VFGAIN:
         share: NetworkShare,
         *,
         roles: Roles,
-        rng: np.random.Generator,
+        rng: Rng,
         preliminary: PartyTable | None = None,
     ) -> Completed | None:
         """One party's side of completing the rows that only the given party has.
@@ -269,17 +271,31 @@ class VFGAIN:
             At the missing party its columns for these rows, in the given party's order.
         """
         channel = channel.within(SCOPE, DISCLOSURES)
+        given, missing = roles.feature_holders[0], roles.label_holder
         with torch.no_grad(), using_threads(self.threads):
-            if channel.me == roles.label_holder:
-                return _fill_rows(self, channel, share, roles, rng, preliminary)
-            _send_rows(self, channel, part.table.take(part.rest), share, roles)
-            return None
+            if channel.me == given:
+                table = part.table.take(part.rest)
+                embedder = Embedder.of_share(self, share, torch.Generator())
+                channel.send(missing, "rows", len(table))
+                _send_vectors(channel, missing, embedder.embed(embedder.inputs(table)))
+                return None
+            count = expect_integer(
+                channel.receive(given, "rows"), sender=given, name="rows", low=1, high=_MOST
+            )
+            vectors = _receive_vectors(channel, given, count, self)
+            filler = Filler.of_share(self, share, source_from(rng))
+            known = filler.empty_table(count) if preliminary is None else preliminary
+            if len(known) != count:
+                raise DataError(
+                    f"Party {channel.me!r} has preliminary values for "
+                    f"{counted(len(known), 'row')}, but {given!r} has {count:,} to complete."
+                )
+            return filler.complete(known, vectors)
 
 
-def _play_training(site: Site, channel: Channel, model: VFGAIN, roles: Roles) -> NetworkShare:
+def _play_training(site: Site, channel: Channel, roles: Roles, model: VFGAIN) -> NetworkShare:
     """One party's side of :meth:`VFGAIN.fit`."""
-    settings = {"given": roles.feature_holders[0], "missing": roles.label_holder}
-    settings |= model.settings() | {"threads": model.threads}
+    settings = {**_parties(roles), **model.settings(), "threads": model.threads}
     missing = site.me == roles.label_holder
     if missing:
         settings["known"] = list(model.known)
@@ -306,15 +322,18 @@ def _play_completion(
     preliminary: PartyTable | None = None,
 ) -> Completed | None:
     """One party's side of :meth:`VFGAIN.complete`."""
-    settings = {"given": roles.feature_holders[0], "missing": roles.label_holder}
     part, rng = _part_of(site), site.private_rng("vfgain complete")
-    with site.records("complete vfgain", channel, settings) as outcome:
+    with site.records("complete vfgain", channel, _parties(roles)) as outcome:
         done = model.complete_rows(
             channel, part, share, roles=roles, rng=rng, preliminary=preliminary
         )
         if done is None:
             outcome.metrics = {"rows": len(part.rest)}
     return done
+
+
+def _parties(roles: Roles) -> dict[str, Any]:
+    return {"given": roles.feature_holders[0], "missing": roles.label_holder}
 
 
 def _part_of(site: Site) -> Part:
@@ -324,179 +343,149 @@ def _part_of(site: Site) -> Part:
 # ---- the two sides of training -------------------------------------------------------------------
 
 
-def _train_embedder(
-    model: VFGAIN,
-    channel: Channel,
-    table: PartyTable,
-    roles: Roles,
-    rng: np.random.Generator,
-    kept: Checkpoints,
-) -> NetworkShare:
-    """The given party's side: vectors go out, gradients come back."""
-    peer = roles.label_holder
-    embedder = Embedder.learn(model, table, rng)
-    inputs = embedder.inputs(table)
-    _check_same_length(channel, peer, len(table))
-    seed = channel.receive(peer, "order seed")
-    most = 2**ANNOUNCED_BITS - 1
-    order = torch.Generator().manual_seed(
-        expect_integer(seed, sender=peer, name="order seed", low=0, high=most)
-    )
-    held = _held_rows(len(table))
-    start = Follower(channel, peer, marks=kept.numbers("epoch")).resumed
-    _, best = embedder.resume(kept, start, order)
-    done = start
-    while done < model.epochs:
-        scope = channel.within(f"epoch {done}")
-        for rows in _batches(model, len(table) - held, order):
-            vectors = embedder.embed(inputs[held + rows])
-            _send_vectors(scope, peer, vectors)
-            gradient = expect_array(
-                scope.receive(peer, "gradient"),
-                sender=peer,
-                name="gradient",
-                holds="float",
-                shape=tuple(vectors.shape),
+class _Side(Training):
+    """One party's side: both run the same loop over the same batches, each with its own half."""
+
+    half: Embedder | Filler
+
+    def __init__(self, half: Embedder | Filler, channel: Channel, peer: str) -> None:
+        self.half, self.networks, self.optimisers = half, half.networks, half.optimisers
+        self.channel, self.peer = channel, peer
+
+    def train(self, rows: int, kept: Checkpoints, on_event: OnEvent | None) -> NetworkShare:
+        """Train on so many common rows, of which the first tenth only judges."""
+        model, channel, peer = self.half.model, self.channel, self.peer
+        channel.send(peer, "rows", rows)
+        theirs = expect_integer(
+            channel.receive(peer, "rows"), sender=peer, name="rows", low=0, high=_MOST
+        )
+        if theirs != rows or rows < _LEAST_ROWS:
+            raise DataError(
+                f"VF-GAIN needs the same aligned rows at both parties, at least {_LEAST_ROWS}. "
+                f"Party {channel.me!r} has {rows:,} and {peer!r} has {theirs:,}."
             )
-            embedder.update(vectors, torch.from_numpy(np.array(gradient)))
+        self.held = max(rows // 10, 1)
+        seed, start = self.agree(kept.numbers("epoch"))
+        history = train_networks(
+            self,
+            rows - self.held,
+            torch.Generator().manual_seed(seed),
+            name="train vfgain",
+            epochs=model.epochs,
+            batch_size=model.batch_size,
+            patience=model.patience,
+            kept=kept,
+            resume=start,
+            on_event=on_event,
+        )
+        return self.share(history, arrays_of(self.networks))
+
+    @abstractmethod
+    def agree(self, marks: list[int]) -> tuple[int, int]:
+        """The seed of the common order of batches, and the kept epoch that both go on from."""
+
+    @abstractmethod
+    def share(self, history: History, arrays: Mapping[str, Array]) -> NetworkShare:
+        """What the party keeps of the training."""
+
+    def begin(self, epoch: int, epochs: int) -> None:
+        self.epoch, self.scope = epoch, self.channel.within(f"epoch {epoch}")
+
+    def sources(self) -> dict[str, torch.Generator]:
+        return {"own": self.half.source}
+
+
+class _GivenSide(_Side):
+    """Vectors go out, gradients come back, and at the end of an epoch a verdict."""
+
+    half: Embedder
+
+    def __init__(
+        self, model: VFGAIN, channel: Channel, table: PartyTable, peer: str, rng: Rng
+    ) -> None:
+        super().__init__(Embedder.learn(model, table, rng), channel, peer)
+        self.inputs = self.half.inputs(table)
+
+    def agree(self, marks: list[int]) -> tuple[int, int]:
+        came, most = self.channel.receive(self.peer, "order seed"), 2**ANNOUNCED_BITS - 1
+        seed = expect_integer(came, sender=self.peer, name="order seed", low=0, high=most)
+        return seed, Follower(self.channel, self.peer, marks=marks).resumed
+
+    def step(self, rows: Tensor) -> dict[str, Tensor]:
+        vectors = self.half.embed(self.inputs[self.held + rows])
+        _send_vectors(self.scope, self.peer, vectors)
+        came, shape = self.scope.receive(self.peer, "gradient"), tuple(vectors.shape)
+        gradient = expect_array(came, sender=self.peer, name="gradient", holds="float", shape=shape)
+        self.half.update(vectors, torch.from_numpy(np.array(gradient)))
+        return {}
+
+    def validate(self) -> float:
+        """The other party judges: an epoch is better than all before, or it is not."""
         with torch.no_grad():
-            _send_vectors(scope, peer, embedder.embed(inputs[:held]))
-        verdict = expect_integer(
-            scope.receive(peer, "verdict"), sender=peer, name="verdict", low=0, high=2
+            _send_vectors(self.scope, self.peer, self.half.embed(self.inputs[: self.held]))
+        verdict = self.scope.receive(self.peer, "verdict")
+        self.verdict = expect_integer(verdict, sender=self.peer, name="verdict", low=0, high=2)
+        return float(-self.epoch) if self.verdict == BEST else 1.0
+
+    def end(self, better: bool, stop: bool) -> None:
+        if stop != (self.verdict == STOP):
+            raise ProtocolError(
+                f"Party {self.peer!r} has another idea of when training stops; give both parties "
+                "the same settings.",
+                self.peer,
+            )
+
+    def share(self, history: History, arrays: Mapping[str, Array]) -> NetworkShare:
+        rounds = tuple({"round": number + 1} for number in range(len(history.losses)))
+        state = {"role": "embedder", "encoder": self.half.encoder.to_dict()}
+        return NetworkShare(self.channel.me, VFGAIN.name, state, rounds, arrays=arrays)
+
+
+class _MissingSide(_Side):
+    """Vectors come in and fill the hidden cells; their gradients go back."""
+
+    half: Filler
+
+    def __init__(
+        self, model: VFGAIN, channel: Channel, table: PartyTable, peer: str, rng: Rng
+    ) -> None:
+        super().__init__(Filler.learn(model, table, rng), channel, peer)
+        self.rows, self.rng = self.half.rows(table), rng
+
+    def agree(self, marks: list[int]) -> tuple[int, int]:
+        seed = draw_announced_seed(self.rng)
+        self.channel.send(self.peer, "order seed", seed)
+        return seed, Leader(self.channel, [self.peer], marks=marks).resumed
+
+    def step(self, rows: Tensor) -> dict[str, Tensor]:
+        vectors = _receive_vectors(self.scope, self.peer, len(rows), self.half.model)
+        gradient = self.half.step(self.rows.take(self.held + rows), vectors)
+        self.scope.release(self.peer, "gradients of embeddings", gradient.numel())
+        self.scope.send(self.peer, "gradient", gradient.numpy())
+        return {}
+
+    def validate(self) -> float:
+        vectors = _receive_vectors(self.scope, self.peer, self.held, self.half.model)
+        score, self.spread = self.half.judge(self.rows.take(slice(self.held)), vectors)
+        return score
+
+    def end(self, better: bool, stop: bool) -> dict[str, float]:
+        self.scope.send(self.peer, "verdict", BEST if better else STOP if stop else GO_ON)
+        return self.spread
+
+    def share(self, history: History, arrays: Mapping[str, Array]) -> NetworkShare:
+        rounds = tuple(
+            {"round": number, "held-out loss": losses["held out"]}
+            for number, losses in enumerate(history.losses, start=1)
         )
-        done += 1
-        if verdict == BEST:
-            best = arrays_of(embedder.networks)
-        elif verdict == STOP:
-            break
-        embedder.keep(kept, done, {}, order, best)
-    rounds = tuple({"round": number + 1} for number in range(done))
-    state = {"role": "embedder", "encoder": embedder.encoder.to_dict()}
-    return NetworkShare(channel.me, model.name, state, rounds, arrays=best)
-
-
-def _train_filler(
-    model: VFGAIN,
-    channel: Channel,
-    table: PartyTable,
-    roles: Roles,
-    rng: np.random.Generator,
-    kept: Checkpoints,
-    on_event: OnEvent | None,
-) -> NetworkShare:
-    """The missing party's side: it fills hidden cells by the vectors, and judges each epoch."""
-    peer = roles.feature_holders[0]
-    filler = Filler.learn(model, table, rng)
-    rows = filler.rows(table)
-    _check_same_length(channel, peer, len(table))
-    seed = draw_announced_seed(rng)
-    channel.send(peer, "order seed", seed)
-    order = torch.Generator().manual_seed(seed)
-    held = _held_rows(len(table))
-    start = Leader(channel, [peer], marks=kept.numbers("epoch")).resumed
-    value, best = filler.resume(kept, start, order)
-    rounds: list[dict[str, Any]] = value.get("rounds", [])
-    best_epoch, filler.spread = value.get("best epoch", 0), value.get("spread", {})
-    reason = f"all {model.epochs} epochs"
-    for epoch in range(start, model.epochs):
-        scope = channel.within(f"epoch {epoch}")
-        for batch in _batches(model, len(table) - held, order):
-            vectors = _receive_vectors(scope, peer, len(batch), model)
-            gradient = filler.step(rows.take(held + batch), vectors)
-            scope.release(peer, "gradients of embeddings", gradient.numel())
-            scope.send(peer, "gradient", gradient.numpy())
-        vectors = _receive_vectors(scope, peer, held, model)
-        score, spread = filler.judge(rows.take(slice(held)), vectors)
-        better = not rounds or score < min(one["held-out loss"] for one in rounds)
-        rounds.append({"round": epoch + 1, "held-out loss": score})
-        if better:
-            best, best_epoch, filler.spread = arrays_of(filler.networks), epoch, spread
-        stop = epoch - best_epoch >= model.patience
-        if not stop:
-            value = {"rounds": rounds, "best epoch": best_epoch, "spread": filler.spread}
-            filler.keep(kept, epoch + 1, value, order, best)
-        scope.send(peer, "verdict", BEST if better else STOP if stop else GO_ON)
-        if on_event is not None:
-            on_event(Event("train vfgain", "epoch", epoch + 1, model.epochs))
-        if stop:
-            reason = f"no better held-out loss for {model.patience} epochs"
-            break
-    state = {
-        "role": "filler",
-        "encoder": filler.encoder.to_dict(),
-        "known": list(model.known),
-        "spread": filler.spread,
-    }
-    return NetworkShare(channel.me, model.name, state, tuple(rounds), reason, arrays=best)
-
-
-def _held_rows(rows: int) -> int:
-    """How many of the aligned rows, the first ones, only judge."""
-    return max(rows // 10, 1)
-
-
-def _batches(model: VFGAIN, rows: int, source: torch.Generator) -> tuple[Tensor, ...]:
-    """All rows once, in a random order that both parties draw alike."""
-    order = torch.randperm(rows, generator=source)
-    return order.tensor_split(max(round(rows / model.batch_size), 1))
-
-
-def _check_same_length(channel: Channel, peer: str, rows: int) -> None:
-    channel.send(peer, "rows", rows)
-    theirs = expect_integer(
-        channel.receive(peer, "rows"), sender=peer, name="rows", low=0, high=_MOST
-    )
-    if theirs != rows or rows < _LEAST_ROWS:
-        raise DataError(
-            f"VF-GAIN needs the same aligned rows at both parties, at least {_LEAST_ROWS}. Party "
-            f"{channel.me!r} has {rows:,} and {peer!r} has {theirs:,}."
-        )
-
-
-# ---- the two sides of completion -----------------------------------------------------------------
-
-
-def _send_rows(
-    model: VFGAIN, channel: Channel, table: PartyTable, share: NetworkShare, roles: Roles
-) -> None:
-    """The given party's side: one vector for each of its rows that the other lacks."""
-    embedder = Embedder.of_share(model, share, torch.Generator())
-    channel.send(roles.label_holder, "rows", len(table))
-    _send_vectors(channel, roles.label_holder, embedder.embed(embedder.inputs(table)))
-
-
-def _fill_rows(
-    model: VFGAIN,
-    channel: Channel,
-    share: NetworkShare,
-    roles: Roles,
-    rng: np.random.Generator,
-    preliminary: PartyTable | None,
-) -> Completed:
-    """The missing party's side: its columns for these rows, in the order of the given party."""
-    peer = roles.feature_holders[0]
-    count = expect_integer(
-        channel.receive(peer, "rows"), sender=peer, name="rows", low=1, high=_MOST
-    )
-    vectors = _receive_vectors(channel, peer, count, model)
-    filler = Filler.of_share(model, share, source_from(rng))
-    table = _empty_table(filler.encoder, count) if preliminary is None else preliminary
-    if len(table) != count:
-        raise DataError(
-            f"Party {channel.me!r} has preliminary values for {counted(len(table), 'row')}, but "
-            f"{peer!r} has {count:,} to complete."
-        )
-    return filler.complete(table, vectors)
-
-
-def _empty_table(encoder: MixedEncoder, rows: int) -> PartyTable:
-    """A table of the learned columns in which every cell is missing."""
-    columns = {
-        name: np.full(rows, np.nan) if kind is Kind.NUMERIC else [None] * rows
-        for name, kind in encoder.kinds.items()
-    }
-    frame = pd.DataFrame(columns, index=pd.RangeIndex(rows))
-    return PartyTable(encoder.party_, np.arange(rows), frame, encoder.kinds)
+        state = {
+            "role": "filler",
+            "encoder": self.half.encoder.to_dict(),
+            "known": list(self.half.model.known),
+            "spread": history.best_facts,
+        }
+        me, reason = self.channel.me, history.stop_reason
+        return NetworkShare(me, VFGAIN.name, state, rounds, reason, arrays=arrays)
 
 
 def _send_vectors(channel: Channel, to: str, vectors: Tensor) -> None:
