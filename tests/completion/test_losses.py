@@ -195,14 +195,14 @@ def test_the_cosine_schedule():
 
 
 def test_gaussian_steps():
-    clean, noise = t([2.0]), t([1.0])
-    now = tabddpm.add_noise(clean, noise, torch.tensor(0.36))
+    clean, epsilon = t([2.0]), t([1.0])
+    now = tabddpm.diffuse_numbers(clean, epsilon, torch.tensor(0.36))
     assert now.item() == pytest.approx(0.6 * 2 + 0.8)
-    # With the true noise and no draw, one step to s = 0 gives the clean value back.
-    back = tabddpm.gaussian_back(now, noise, 0.36, 1.0, torch.zeros(1, 1))
+    # With the true epsilon and no draw, one step to s = 0 gives the clean value back.
+    back = tabddpm.gaussian_back(now, epsilon, 0.36, 1.0, torch.zeros(1, 1))
     assert back.item() == pytest.approx(2.0, abs=1e-5)
     # q(x_s | x_t, x_0) with ᾱ_t = 0.36, ᾱ_s = 0.64: step 0.5625.
-    middle = tabddpm.gaussian_back(now, noise, 0.36, 0.64, torch.zeros(1, 1))
+    middle = tabddpm.gaussian_back(now, epsilon, 0.36, 0.64, torch.zeros(1, 1))
     by_hand = 0.8 * 0.4375 / 0.64 * 2 + 0.75 * 0.36 / 0.64 * now.item()
     assert middle.item() == pytest.approx(by_hand, abs=1e-5)
 
@@ -276,7 +276,7 @@ def test_hints_tell_the_mask_or_one_half():
     assert (told == 0.5).float().mean().item() == pytest.approx(0.1, abs=0.01)
 
 
-def test_gain_puts_noise_in_the_place_of_unknown_cells():
+def test_gain_puts_small_draws_in_the_place_of_unknown_cells():
     seen = []
 
     class Spy(nn.Module):

@@ -35,22 +35,14 @@ _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, Data
 class Facts:
     """What a completion method is. A class of another package declares it as ``facts``.
 
-    Attributes
-    ----------
-    kind : {"completer", "generator", "protocol"}
-        Whether it fills a table, makes up rows and completes through `GeneratorCompleter`, or runs
-        between parties.
-    needs_torch : bool
-    saved : bool
-        Whether `save` and `load` know it.
-    checkpoints : bool
-        Whether an interrupted training goes on from where it was.
+    A completer fills a table, a generator makes up rows and completes through `GeneratorCompleter`,
+    a protocol runs between parties.
     """
 
     kind: Literal["completer", "generator", "protocol"] = "completer"
     needs_torch: bool = False
-    saved: bool = False
-    checkpoints: bool = False
+    saved: bool = False  # by `save`
+    checkpoints: bool = False  # an interrupted training goes on from where it was
 
 
 _BASELINE = Facts()
@@ -141,14 +133,10 @@ def completer(name: str, **settings: Any) -> Any:
 
 
 def save(model: Any, folder: str | Path, name: str = "completion") -> None:
-    """Write NAME.json and NAME.npz; of VF-GAIN NAME.json and, for each party, its share in
-    parties/PARTY/NAME-share.json and NAME-share.npz.
+    """Write a fitted generator or imputer with networks as NAME.json and NAME.npz.
 
-    Parameters
-    ----------
-    model : a fitted generator or imputer with networks
-    folder : str or Path
-    name : str
+    Of VF-GAIN there is NAME.json and, for each party, its share in parties/PARTY/NAME-share.json
+    and NAME-share.npz.
     """
     method = getattr(model, "name", None)
     if method not in _registry.names() or not facts_of(method).saved:

@@ -75,8 +75,8 @@ class CTABGAN(ConditionalGAN):
     classification: float = param(1.0, "Weight of the classifier's loss; 0 switches it off.", ge=0)
     attention: bool = param(
         False,
-        "Self-attention in generator and discriminator. The published method has none; FedPSG-PUM "
-        "describes it with it.",
+        "Self-attention in generator and discriminator. The published method has none; the "
+        "description of FedPSG-PUM adds it.",
     )
 
     def _encoder(self) -> MixedEncoder:

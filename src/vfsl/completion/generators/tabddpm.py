@@ -33,9 +33,9 @@ _LEAST = 1e-30
 class TabDDPM(DeepGenerator):
     """Denoising diffusion of tables (Kotelnikov et al., "TabDDPM", 2023).
 
-    Numbers become normal deviates of their ranks and lose their signal in Gaussian noise; choices
-    lose theirs in evenly drawn ones. The network sees noisy cells, the time, and an embedding of
-    the known cells; it says the noise of numbers and the clean choices.
+    Numbers become normal deviates of their ranks and lose their signal among Gaussian draws (ε);
+    choices lose theirs among evenly drawn ones. The network sees what is left of the cells, the
+    time, and an embedding of the known cells; it says the ε of numbers and the clean choices.
     """
 
     name = "tabddpm"
@@ -128,7 +128,7 @@ class TabDDPM(DeepGenerator):
 
 
 class Denoiser(nn.Module):
-    """Noisy row + embeddings of the time and of the known cells, through a perceptron."""
+    """What is left of a row + embeddings of the time and of the known cells, through a perceptron."""
 
     def __init__(
         self, size: int, width: int, layers: int, embedding: int, source: torch.Generator
@@ -182,16 +182,16 @@ def linear_schedule(steps: int) -> Tensor:
     return torch.cat([torch.ones(1, dtype=torch.float64), torch.cumprod(1 - beta, 0)])
 
 
-def add_noise(clean: Tensor, noise: Tensor, signal: Tensor) -> Tensor:
+def diffuse_numbers(clean: Tensor, epsilon: Tensor, signal: Tensor) -> Tensor:
     """q(x_t | x_0): √ᾱ x_0 + √(1 − ᾱ) ε."""
-    return signal.sqrt() * clean + (1 - signal).sqrt() * noise
+    return signal.sqrt() * clean + (1 - signal).sqrt() * epsilon
 
 
 def gaussian_back(
-    now: Tensor, noise: Tensor, signal: float, earlier: float, draw: Tensor
+    now: Tensor, epsilon: Tensor, signal: float, earlier: float, draw: Tensor
 ) -> Tensor:
-    """A draw from q(x_s | x_t, x_0) with the x_0 that the predicted noise implies."""
-    clean = ((now - (1 - signal) ** 0.5 * noise) / signal**0.5).clamp(-6, 6)
+    """A draw from q(x_s | x_t, x_0) with the x_0 that the predicted ε implies."""
+    clean = ((now - (1 - signal) ** 0.5 * epsilon) / signal**0.5).clamp(-6, 6)
     step = signal / earlier
     from_clean = earlier**0.5 * (1 - step) / (1 - signal)
     from_now = step**0.5 * (1 - earlier) / (1 - signal)
@@ -237,13 +237,13 @@ def category_loss(
 def diffuse(
     clean: Tensor, signal: Tensor, layout: Layout, source: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Rows at their times, and the noise in their numbers."""
+    """Rows at their times, and the ε in their numbers."""
     scalars, blocks = layout.split(clean)
-    noise = normal(scalars.shape, source, clean.device)
-    parts = [add_noise(scalars, noise, signal)]
+    epsilon = normal(scalars.shape, source, clean.device)
+    parts = [diffuse_numbers(scalars, epsilon, signal)]
     for block in blocks:
         parts.append(draw_one_hot(mix_with_uniform(log_one_hot(block), signal), source))
-    return torch.cat(parts, dim=1), noise
+    return torch.cat(parts, dim=1), epsilon
 
 
 def step_back(
@@ -273,16 +273,16 @@ def losses(
     output: Tensor,
     clean: Tensor,
     now: Tensor,
-    noise: Tensor,
+    epsilon: Tensor,
     signal: Tensor,
     earlier: Tensor,
     layout: Layout,
 ) -> tuple[Tensor, Tensor]:
-    """Squared error of the noise of each number, and the KL term of each choice; by row."""
+    """Squared error of the ε of each number, and the KL term of each choice; by row."""
     said, guesses = layout.split(output)
     _, wanted = layout.split(clean)
     _, current = layout.split(now)
-    squares = (said - noise) ** 2
+    squares = (said - epsilon) ** 2
     terms = [
         category_loss(torch.log_softmax(guess, 1), hot, hot_now, signal, earlier)
         for guess, hot, hot_now in zip(guesses, wanted, current, strict=True)
@@ -291,7 +291,7 @@ def losses(
 
 
 class _DiffusionTraining(RowTraining):
-    """Noise of numbers by squared error, choices by their KL over the number of choices."""
+    """The ε of numbers by squared error, choices by their KL over the number of choices."""
 
     model: TabDDPM
 
@@ -331,9 +331,9 @@ class _DiffusionTraining(RowTraining):
         times = times.to(clean.device)
         signal, earlier = self.signal[times, None], self.signal[times - 1, None]
         known = self.known(len(clean))
-        now, noise = diffuse(clean, signal, layout, self.source)
+        now, epsilon = diffuse(clean, signal, layout, self.source)
         output = network(now * (1 - known), times, clean * known, known)
-        squares, terms = losses(output, clean, now, noise, signal, earlier, layout)
+        squares, terms = losses(output, clean, now, epsilon, signal, earlier, layout)
         # Known cells are given, not diffused: nothing is to be learned of them.
         free = (1 - known)[:, layout.firsts]
         numbers = (squares * free[:, : layout.scalars]).sum(1)

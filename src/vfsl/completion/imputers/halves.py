@@ -89,10 +89,8 @@ class Half:
         cls, model: VFGAIN, share: NetworkShare, source: torch.Generator, where: str = "this share"
     ) -> Self:
         """The networks with their learned weights."""
-        known = share.state.get("known", ())
-        made = cls(
-            replace(model, known=known), MixedEncoder.from_dict(share.state["encoder"]), source
-        )
+        model = replace(model, known=share.state.get("known", ()))
+        made = cls(model, MixedEncoder.from_dict(share.state["encoder"]), source)
         load_arrays(made.networks, share.arrays, where)
         made.spread = dict(share.state.get("spread", {}))
         return made
