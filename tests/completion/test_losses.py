@@ -59,7 +59,7 @@ def test_the_encoder_of_conditions_follows_on_the_first_half_of_a_batch(rows):
     model = tiny("tvae").fit(frame, rng())
     source = torch.Generator().manual_seed(3)
     matrix = model.encoder_.transform(as_table(frame, "a test"), rng()).matrix
-    task = vae.VariationalTraining(model, model.layout_.into(matrix), source)
+    task = vae.VariationalTraining(model, matrix, source)
     batch, state = task.rows[:rows], source.get_state()
     found = task.losses(batch)["partial"]
     source.set_state(state)

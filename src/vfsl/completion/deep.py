@@ -139,6 +139,8 @@ class Deep(ABC):
 class DeepGenerator(Deep):
     """A generator with networks: encodes, trains, samples, and meets conditions."""
 
+    training: ClassVar[type[RowTraining]]
+
     def fit(self, table: Table, rng: np.random.Generator) -> Self:
         """Learn from a table.
 
@@ -154,7 +156,8 @@ class DeepGenerator(Deep):
         known = as_table(table, type(self).__name__)
         encoded = self._encode(known, self._encoder(), rng)
         source = source_from(rng)
-        self._train(self._training(encoded.matrix, source), len(known), source, encoded.matrix)
+        training = self.training(self, encoded.matrix, source)
+        self._train(training, len(known), source, encoded.matrix)
         return self
 
     def sample(self, n: int, rng: np.random.Generator, given: Given | None = None) -> pd.DataFrame:
@@ -202,9 +205,9 @@ class DeepGenerator(Deep):
     def _encoder(self) -> MixedEncoder:
         """The encoding that the method is defined with."""
 
-    @abstractmethod
-    def _training(self, matrix: Array, source: torch.Generator) -> Training:
-        """The training on this matrix."""
+    def _rows(self, matrix: Array) -> Tensor:
+        """Encoded rows as the networks see them."""
+        return self.layout_.into(matrix, self.device)
 
     @abstractmethod
     def _make(self, n: int, given: Conditions | None, source: torch.Generator) -> Array:
@@ -214,8 +217,9 @@ class DeepGenerator(Deep):
 class RowTraining(Training):
     """A training on the rows of a table, of which the first tenth may be held out."""
 
-    def __init__(self, model: DeepGenerator, rows: Tensor, source: torch.Generator) -> None:
+    def __init__(self, model: DeepGenerator, matrix: Array, source: torch.Generator) -> None:
         self.model, self.source = model, source
+        rows = model._rows(matrix)
         held = len(rows) // 10 if model.patience is not None else 0
         self.held, self.rows = rows[:held], rows[held:]
         self.networks = model.networks_ = model._build(source).to(model.device)

@@ -14,7 +14,6 @@ from vfsl.completion.generators.ctgan import (
     Asked,
     ConditionalGAN,
     ConditionalTraining,
-    Conditioner,
     asked_cross_entropy,
     with_condition,
 )
@@ -29,10 +28,78 @@ from vfsl.completion.generators.tablegan import (
 )
 from vfsl.completion.layers import perceptron
 from vfsl.completion.mixed import MixedEncoder
-from vfsl.completion.training import Training, descend
+from vfsl.completion.training import descend
 from vfsl.errors import ConfigError
 from vfsl.params import documented, param
 from vfsl.values import Array
+
+
+def information_loss(real: Tensor, made: Tensor) -> Tensor:
+    """Mean L1 gap of feature means plus that of feature deviations."""
+    (mean, deviation), (other, spread) = feature_statistics(real), feature_statistics(made)
+    return (mean - other).abs().mean() + (deviation - spread).abs().mean()
+
+
+class _CTABGANTraining(ConditionalTraining):
+    """Discriminator, generator under conditions with the information loss, classifier."""
+
+    model: CTABGAN
+
+    def __init__(self, model: CTABGAN, matrix: Array, source: torch.Generator) -> None:
+        super().__init__(model, matrix, source)
+        self.side = side_for(model.layout_.width + sum(model.layout_.widths))
+        self.target = model.target_choice()
+
+    def step(self, rows: Tensor) -> dict[str, Tensor]:
+        size, judge = len(rows), self.networks["discriminator"]
+        asked = self.ask(size)
+        order = torch.randperm(size, generator=self.source)
+        again = None if asked is None else asked.take(order)
+        real = self.pictures(self.real_rows(size, again), again)
+        with torch.no_grad():
+            made = self.pictures(self.activate(self.logits(size, asked)), asked)
+        losses = {"discriminator": judged_apart(judge, real, made)}
+        descend(self.optimisers["discriminator"], losses["discriminator"])
+        if self.target is not None:
+            losses["classifier"] = self.classifier_loss(self.rows[rows], self.target)
+            descend(self.optimisers["classifier"], losses["classifier"])
+        for part in self.networks:
+            self.networks[part].requires_grad_(part == "generator")
+        more = self.generator_losses(real, self.ask(size), size)
+        descend(self.optimisers["generator"], torch.stack(list(more.values())).sum())
+        for part in self.networks:
+            self.networks[part].requires_grad_(True)
+        return losses | more
+
+    def generator_losses(self, real: Tensor, asked: Asked | None, size: int) -> dict[str, Tensor]:
+        """Passing for real, meeting conditions, information, and the classifier's verdict."""
+        model, judge = self.model, self.networks["discriminator"]
+        logits = self.logits(size, asked)
+        made = self.activate(logits)
+        judged, features = judge(self.pictures(made, asked))
+        losses = {"generator": -nn.functional.logsigmoid(judged).mean()}
+        if asked is not None:
+            _, blocks = model.layout_.split(logits)
+            losses["condition"] = asked_cross_entropy(blocks, asked)
+        if model.information:
+            with torch.no_grad():
+                _, wanted = judge(real)
+            losses["information"] = model.information * information_loss(wanted, features)
+        if self.target is not None:
+            lost = self.classifier_loss(made, self.target)
+            losses["classification"] = model.classification * lost
+        return losses
+
+    def classifier_loss(self, rows: Tensor, target: int) -> Tensor:
+        """Cross-entropy of the target given all other cells."""
+        scalars, blocks = self.model.layout_.split(rows)
+        others = [block for place, block in enumerate(blocks) if place != target]
+        said = self.networks["classifier"](torch.cat([scalars, *others], dim=1))
+        return -(torch.log_softmax(said, 1) * blocks[target]).sum(1).mean()
+
+    def pictures(self, rows: Tensor, asked: Asked | None) -> Tensor:
+        """Rows with their conditions, as squares."""
+        return to_square(with_condition(rows, asked), self.side)
 
 
 @documented
@@ -48,6 +115,7 @@ class CTABGAN(ConditionalGAN):
 
     name = "ctabgan"
     asks_for = ("category", "mode")
+    training = _CTABGANTraining
 
     epochs: int = param(50, "Passes over the training rows.", ge=1)
     target: str | None = param(
@@ -121,77 +189,5 @@ class CTABGAN(ConditionalGAN):
             )
         return found[0]
 
-    def _training(self, matrix: Array, source: torch.Generator) -> Training:
-        self.conditioner_ = Conditioner.fit(self._asked_spans(), matrix)
-        return _CTABGANTraining(self, self.layout_.into(matrix, self.device), source)
-
     def _logits(self, inputs: Tensor) -> Tensor:
         return from_square(self.networks_["generator"](inputs), self.layout_.width)
-
-
-def information_loss(real: Tensor, made: Tensor) -> Tensor:
-    """Mean L1 gap of feature means plus that of feature deviations."""
-    (mean, deviation), (other, spread) = feature_statistics(real), feature_statistics(made)
-    return (mean - other).abs().mean() + (deviation - spread).abs().mean()
-
-
-class _CTABGANTraining(ConditionalTraining):
-    """Discriminator, generator under conditions with the information loss, classifier."""
-
-    model: CTABGAN
-
-    def __init__(self, model: CTABGAN, rows: Tensor, source: torch.Generator) -> None:
-        super().__init__(model, rows, source)
-        self.side = side_for(model.layout_.width + sum(model.layout_.widths))
-        self.target = model.target_choice()
-
-    def step(self, rows: Tensor) -> dict[str, Tensor]:
-        size, judge = len(rows), self.networks["discriminator"]
-        asked = self.ask(size)
-        order = torch.randperm(size, generator=self.source)
-        again = None if asked is None else asked.take(order)
-        real = self.pictures(self.real_rows(size, again), again)
-        with torch.no_grad():
-            made = self.pictures(self.activate(self.logits(size, asked)), asked)
-        losses = {"discriminator": judged_apart(judge, real, made)}
-        descend(self.optimisers["discriminator"], losses["discriminator"])
-        if self.target is not None:
-            losses["classifier"] = self.classifier_loss(self.rows[rows], self.target)
-            descend(self.optimisers["classifier"], losses["classifier"])
-        for part in self.networks:
-            self.networks[part].requires_grad_(part == "generator")
-        more = self.generator_losses(real, self.ask(size), size)
-        descend(self.optimisers["generator"], torch.stack(list(more.values())).sum())
-        for part in self.networks:
-            self.networks[part].requires_grad_(True)
-        return losses | more
-
-    def generator_losses(self, real: Tensor, asked: Asked | None, size: int) -> dict[str, Tensor]:
-        """Passing for real, meeting conditions, information, and the classifier's verdict."""
-        model, judge = self.model, self.networks["discriminator"]
-        logits = self.logits(size, asked)
-        made = self.activate(logits)
-        judged, features = judge(self.pictures(made, asked))
-        losses = {"generator": -nn.functional.logsigmoid(judged).mean()}
-        if asked is not None:
-            _, blocks = model.layout_.split(logits)
-            losses["condition"] = asked_cross_entropy(blocks, asked)
-        if model.information:
-            with torch.no_grad():
-                _, wanted = judge(real)
-            losses["information"] = model.information * information_loss(wanted, features)
-        if self.target is not None:
-            lost = self.classifier_loss(made, self.target)
-            losses["classification"] = model.classification * lost
-        return losses
-
-    def classifier_loss(self, rows: Tensor, target: int) -> Tensor:
-        """Cross-entropy of the target given all other cells."""
-        scalars, blocks = self.model.layout_.split(rows)
-        others = [block for place, block in enumerate(blocks) if place != target]
-        said = self.networks["classifier"](torch.cat([scalars, *others], dim=1))
-        return -(torch.log_softmax(said, 1) * blocks[target]).sum(1).mean()
-
-    def pictures(self, rows: Tensor, asked: Asked | None) -> Tensor:
-        """Rows with their conditions, as squares."""
-        return to_square(with_condition(rows, asked), self.side)

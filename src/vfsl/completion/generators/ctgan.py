@@ -18,7 +18,7 @@ from torch.optim import Adam, Optimizer
 from vfsl.completion.deep import Conditions, DeepGenerator, RowTraining, in_parts
 from vfsl.completion.layers import Dropout, linear, normal, uniform
 from vfsl.completion.mixed import MixedEncoder, Span
-from vfsl.completion.training import Training, descend
+from vfsl.completion.training import descend
 from vfsl.params import documented, param
 from vfsl.values import Array
 
@@ -130,12 +130,50 @@ def asked_cross_entropy(blocks: Sequence[Tensor], asked: Asked) -> Tensor:
 # ---- a GAN that takes conditions -----------------------------------------------------------------
 
 
+def with_condition(rows: Tensor, asked: Asked | None) -> Tensor:
+    """Rows with their conditions beside them."""
+    return rows if asked is None else torch.cat([rows, asked.vector.to(rows.device)], dim=1)
+
+
+class ConditionalTraining(RowTraining):
+    """What the steps of conditional GANs share: conditions, real rows that meet them, made-up rows.
+
+    Rows are drawn by condition, so the loop's own choice of rows only says how many.
+    """
+
+    model: ConditionalGAN
+
+    def __init__(self, model: ConditionalGAN, matrix: Array, source: torch.Generator) -> None:
+        spans = model._asked_spans()
+        model.conditioner_ = Conditioner.fit(spans, matrix, model.log_frequency)
+        super().__init__(model, matrix, source)
+
+    def ask(self, size: int) -> Asked | None:
+        conditioner = self.model.conditioner_
+        return conditioner.ask(size, self.source) if conditioner.spans else None
+
+    def real_rows(self, size: int, asked: Asked | None) -> Tensor:
+        if asked is None:
+            drawn = torch.randint(len(self.rows), (size,), generator=self.source)
+        else:
+            drawn = self.model.conditioner_.real_rows(asked, self.source)
+        return self.rows[drawn]
+
+    def logits(self, size: int, asked: Asked | None) -> Tensor:
+        latent = normal((size, self.model.latent), self.source, self.model.device)
+        return self.model._logits(with_condition(latent, asked))
+
+    def activate(self, logits: Tensor) -> Tensor:
+        return self.model.layout_.tanh_gumbel(logits, self.model.temperature, self.source)
+
+
 @dataclass(kw_only=True)
 class ConditionalGAN(DeepGenerator):
     """A GAN whose rows are made under a condition: one choice that each of them shall have."""
 
     stops_early = False
     asks_for: ClassVar[tuple[str, ...]]  # spans of which origin conditions may name
+    log_frequency = True
 
     latent: int = param(128, "Dimensions of the latent vector that a row is made from.", ge=1)
     temperature: float = param(0.2, "Temperature of the Gumbel-softmax.", ge=1e-3)
@@ -200,100 +238,7 @@ class ConditionalGAN(DeepGenerator):
         self.conditioner_ = Conditioner(self._asked_spans(), counts)
 
 
-class ConditionalTraining(RowTraining):
-    """What the steps of conditional GANs share: conditions, real rows that meet them, made-up rows.
-
-    Rows are drawn by condition, so the loop's own choice of rows only says how many.
-    """
-
-    model: ConditionalGAN
-
-    def ask(self, size: int) -> Asked | None:
-        conditioner = self.model.conditioner_
-        return conditioner.ask(size, self.source) if conditioner.spans else None
-
-    def real_rows(self, size: int, asked: Asked | None) -> Tensor:
-        if asked is None:
-            drawn = torch.randint(len(self.rows), (size,), generator=self.source)
-        else:
-            drawn = self.model.conditioner_.real_rows(asked, self.source)
-        return self.rows[drawn]
-
-    def logits(self, size: int, asked: Asked | None) -> Tensor:
-        latent = normal((size, self.model.latent), self.source, self.model.device)
-        return self.model._logits(with_condition(latent, asked))
-
-    def activate(self, logits: Tensor) -> Tensor:
-        return self.model.layout_.tanh_gumbel(logits, self.model.temperature, self.source)
-
-
-def with_condition(rows: Tensor, asked: Asked | None) -> Tensor:
-    """Rows with their conditions beside them."""
-    return rows if asked is None else torch.cat([rows, asked.vector.to(rows.device)], dim=1)
-
-
 # ---- CTGAN ---------------------------------------------------------------------------------------
-
-
-@documented
-@dataclass(kw_only=True)
-class CTGAN(ConditionalGAN):
-    """Conditional tabular GAN (Xu et al., "Modeling Tabular Data using Conditional GAN", 2019).
-
-    Numbers are a mode and a distance from it. Each row is generated under a condition: one column
-    has one category, drawn by log-frequency, and the critic compares with a real row that has it.
-    """
-
-    name = "ctgan"
-    asks_for = ("category",)
-
-    epochs: int = param(300, "Passes over the training rows.", ge=1)
-    width: int = param(
-        256, "Width of the generator's residual blocks and of the critic's layers.", ge=1
-    )
-    rate: float = param(2e-4, "Learning rate of Adam.", ge=0)
-    decay: float = param(1e-6, "Weight decay of Adam.", ge=0)
-    pac: int = param(
-        10, "Rows that the critic judges together (PacGAN); batches are cut to a multiple.", ge=1
-    )
-    penalty: float = param(10.0, "Weight of the gradient penalty.", ge=0)
-    dropout: float = param(0.5, "Fraction of the critic's units that are dropped.", ge=0)
-    log_frequency: bool = param(True, "Ask for rare categories more often than they occur.")
-    conditional: bool = param(
-        True, "Use condition vectors; False is an unconditional WGAN-GP on the same encoding."
-    )
-
-    def _encoder(self) -> MixedEncoder:
-        return MixedEncoder("modes", modes=self.modes)
-
-    def _build(self, source: torch.Generator) -> nn.ModuleDict:
-        asked = sum(span.width for span in self._asked_spans())
-        size = self.layout_.width
-        return nn.ModuleDict(
-            {
-                "generator": Residual(self.latent + asked, self.width, size, source),
-                "critic": critic(self.pac * (size + asked), self.width, self.dropout, source),
-            }
-        )
-
-    def _optimisers(self, networks: nn.ModuleDict) -> dict[str, Optimizer]:
-        return {
-            part: Adam(
-                network.parameters(), lr=self.rate, betas=(0.5, 0.9), weight_decay=self.decay
-            )
-            for part, network in networks.items()
-        }
-
-    def _training(self, matrix: Array, source: torch.Generator) -> Training:
-        self.conditioner_ = Conditioner.fit(self._asked_spans(), matrix, self.log_frequency)
-        return _CTGANTraining(self, self.layout_.into(matrix, self.device), source)
-
-    def _asked_spans(self) -> list[Span]:
-        return super()._asked_spans() if self.conditional else []
-
-    def _logits(self, inputs: Tensor) -> Tensor:
-        made: Tensor = self.networks_["generator"](inputs)
-        return made
 
 
 class Residual(nn.Module):
@@ -387,3 +332,61 @@ class _CTGANTraining(ConditionalTraining):
             condition = asked_cross_entropy(wanted, asked)
         judged = self.networks["critic"](pack(with_condition(made, asked), self.model.pac))
         return {"generator": -judged.mean(), "condition": condition}
+
+
+@documented
+@dataclass(kw_only=True)
+class CTGAN(ConditionalGAN):
+    """Conditional tabular GAN (Xu et al., "Modeling Tabular Data using Conditional GAN", 2019).
+
+    Numbers are a mode and a distance from it. Each row is generated under a condition: one column
+    has one category, drawn by log-frequency, and the critic compares with a real row that has it.
+    """
+
+    name = "ctgan"
+    asks_for = ("category",)
+    training = _CTGANTraining
+
+    epochs: int = param(300, "Passes over the training rows.", ge=1)
+    width: int = param(
+        256, "Width of the generator's residual blocks and of the critic's layers.", ge=1
+    )
+    rate: float = param(2e-4, "Learning rate of Adam.", ge=0)
+    decay: float = param(1e-6, "Weight decay of Adam.", ge=0)
+    pac: int = param(
+        10, "Rows that the critic judges together (PacGAN); batches are cut to a multiple.", ge=1
+    )
+    penalty: float = param(10.0, "Weight of the gradient penalty.", ge=0)
+    dropout: float = param(0.5, "Fraction of the critic's units that are dropped.", ge=0)
+    log_frequency: bool = param(True, "Ask for rare categories more often than they occur.")
+    conditional: bool = param(
+        True, "Use condition vectors; False is an unconditional WGAN-GP on the same encoding."
+    )
+
+    def _encoder(self) -> MixedEncoder:
+        return MixedEncoder("modes", modes=self.modes)
+
+    def _build(self, source: torch.Generator) -> nn.ModuleDict:
+        asked = sum(span.width for span in self._asked_spans())
+        size = self.layout_.width
+        return nn.ModuleDict(
+            {
+                "generator": Residual(self.latent + asked, self.width, size, source),
+                "critic": critic(self.pac * (size + asked), self.width, self.dropout, source),
+            }
+        )
+
+    def _optimisers(self, networks: nn.ModuleDict) -> dict[str, Optimizer]:
+        return {
+            part: Adam(
+                network.parameters(), lr=self.rate, betas=(0.5, 0.9), weight_decay=self.decay
+            )
+            for part, network in networks.items()
+        }
+
+    def _asked_spans(self) -> list[Span]:
+        return super()._asked_spans() if self.conditional else []
+
+    def _logits(self, inputs: Tensor) -> Tensor:
+        made: Tensor = self.networks_["generator"](inputs)
+        return made

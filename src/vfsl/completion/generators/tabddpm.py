@@ -20,7 +20,7 @@ from vfsl.completion.deep import Conditions, DeepGenerator, RowTraining
 from vfsl.completion.generators.vae import random_known
 from vfsl.completion.layers import Layout, draw_one_hot, linear, normal, uniform
 from vfsl.completion.mixed import MixedEncoder
-from vfsl.completion.training import Training, descend
+from vfsl.completion.training import descend
 from vfsl.errors import ConfigError
 from vfsl.params import documented, param
 from vfsl.values import Array
@@ -28,107 +28,8 @@ from vfsl.values import Array
 _LEAST = 1e-30
 
 
-@documented
-@dataclass(kw_only=True)
-class TabDDPM(DeepGenerator):
-    """Denoising diffusion of tables (Kotelnikov et al., "TabDDPM", 2023).
-
-    Numbers become normal deviates of their ranks and lose their signal among Gaussian draws (ε);
-    choices lose theirs among evenly drawn ones. The network sees what is left of the cells, the
-    time, and an embedding of the known cells; it says the ε of numbers and the clean choices.
-    """
-
-    name = "tabddpm"
-
-    epochs: int = param(200, "Passes over the training rows.", ge=1)
-    steps: int = param(100, "Steps of the diffusion.", ge=2)
-    sample_steps: int | None = param(
-        None,
-        "How many times sampling visits; all by default. Fewer are faster and a little worse.",
-        ge=1,
-    )
-    schedule: Literal["cosine", "linear"] = param("cosine", "How the signal is lost over time.")
-    width: int = param(256, "Width of the network's hidden layers.", ge=1)
-    layers: int = param(3, "How many hidden layers the network has.", ge=1)
-    embedding: int = param(128, "Width of the embeddings of time and conditions.", ge=2)
-    rate: float = param(2e-3, "Learning rate of AdamW; it falls to 0 evenly.", ge=0)
-    decay: float = param(1e-4, "Weight decay of AdamW.", ge=0)
-    hide: list[str] | None = param(
-        None,
-        "The columns that will be missing together: half of the rows are then trained with exactly "
-        "these hidden and all others known. Without it they are drawn for each row.",
-    )
-    conditional: bool = param(
-        True, "Train half of the rows with some cells known, for `sample(n, rng, given)`."
-    )
-    average: float = param(
-        0.99,
-        "Decay of the moving average of the weights that samples come from; 0 takes the last ones.",
-        ge=0,
-    )
-
-    def _check(self) -> None:
-        super()._check()
-        if self.sample_steps is not None and self.sample_steps > self.steps:
-            raise ConfigError(
-                f"The sample_steps parameter of TabDDPM must be from 1 to {self.steps}. "
-                f"Got {self.sample_steps!r} instead."
-            )
-
-    def _encoder(self) -> MixedEncoder:
-        return MixedEncoder("quantile")
-
-    def _build(self, source: torch.Generator) -> nn.ModuleDict:
-        shape = (self.layout_.width, self.width, self.layers, self.embedding)
-        return nn.ModuleDict({part: Denoiser(*shape, source) for part in ("denoiser", "average")})
-
-    def _optimisers(self, networks: nn.ModuleDict) -> dict[str, Optimizer]:
-        weights = networks["denoiser"].parameters()
-        return {"adamw": AdamW(weights, lr=self.rate, weight_decay=self.decay)}
-
-    def _training(self, matrix: Array, source: torch.Generator) -> Training:
-        return _DiffusionTraining(self, self.layout_.into(matrix, self.device), source)
-
-    def signal(self) -> Tensor:
-        """How much of a row is left after 0..steps."""
-        schedule = cosine_schedule if self.schedule == "cosine" else linear_schedule
-        return schedule(self.steps)
-
-    def shown_columns(self) -> Tensor | None:
-        """Which table columns stay known where ``hide`` names the others."""
-        if self.hide is None:
-            return None
-        names = list(self.encoder_.kinds)
-        if not self.hide or not {*self.hide} <= {*names}:
-            raise ConfigError(
-                "The hide parameter of TabDDPM must name columns of the table. "
-                f"Got {self.hide!r} instead."
-            )
-        return torch.from_numpy(~np.isin(names, self.hide)).float()
-
-    def _make(self, n: int, given: Conditions | None, source: torch.Generator) -> Array:
-        layout = self.layout_
-        values = known = torch.zeros((n, layout.width), device=self.device)
-        if given is not None:
-            if not self.conditional:
-                self._refuse_conditions()
-            values, known = given.inputs(layout, self.device)
-        signal = self.signal().tolist()
-        visits = np.linspace(1, self.steps, self.sample_steps or self.steps).round().astype(int)
-        times = [0, *np.unique(visits).tolist()]
-        now = torch.zeros((n, layout.width), device=self.device)
-        now[:, : layout.scalars] = normal((n, layout.scalars), source, self.device)
-        now = layout.draw(now, source)
-        for earlier, time in reversed([*pairwise(times)]):
-            moment = torch.full((n,), time, device=self.device)
-            free = now * (1 - known)
-            output = self.networks_["average"](free, moment, values * known, known)
-            now = step_back(now, output, layout, signal[time], signal[earlier], source)
-        return layout.back(torch.where(known > 0, values, now))
-
-
 class Denoiser(nn.Module):
-    """What is left of a row + embeddings of the time and of the known cells, through a perceptron."""
+    """What is left of a row, embeddings of the time and of known cells, through a perceptron."""
 
     def __init__(
         self, size: int, width: int, layers: int, embedding: int, source: torch.Generator
@@ -295,8 +196,8 @@ class _DiffusionTraining(RowTraining):
 
     model: TabDDPM
 
-    def __init__(self, model: TabDDPM, rows: Tensor, source: torch.Generator) -> None:
-        super().__init__(model, rows, source)
+    def __init__(self, model: TabDDPM, matrix: Array, source: torch.Generator) -> None:
+        super().__init__(model, matrix, source)
         self.signal = model.signal().float().to(model.device)
         self.networks["average"].load_state_dict(self.networks["denoiser"].state_dict())
         self.networks["average"].requires_grad_(False)
@@ -355,3 +256,100 @@ class _DiffusionTraining(RowTraining):
             known = random_known(rows, model.layout_, self.source, model.device)
         asked = (uniform((rows, 1), self.source) < 0.5).float().to(model.device)
         return known * asked
+
+
+@documented
+@dataclass(kw_only=True)
+class TabDDPM(DeepGenerator):
+    """Denoising diffusion of tables (Kotelnikov et al., "TabDDPM", 2023).
+
+    Numbers become normal deviates of their ranks and lose their signal among Gaussian draws (ε);
+    choices lose theirs among evenly drawn ones. The network sees what is left of the cells, the
+    time, and an embedding of the known cells; it says the ε of numbers and the clean choices.
+    """
+
+    name = "tabddpm"
+    training = _DiffusionTraining
+
+    epochs: int = param(200, "Passes over the training rows.", ge=1)
+    steps: int = param(100, "Steps of the diffusion.", ge=2)
+    sample_steps: int | None = param(
+        None,
+        "How many times sampling visits; all by default. Fewer are faster and a little worse.",
+        ge=1,
+    )
+    schedule: Literal["cosine", "linear"] = param("cosine", "How the signal is lost over time.")
+    width: int = param(256, "Width of the network's hidden layers.", ge=1)
+    layers: int = param(3, "How many hidden layers the network has.", ge=1)
+    embedding: int = param(128, "Width of the embeddings of time and conditions.", ge=2)
+    rate: float = param(2e-3, "Learning rate of AdamW; it falls to 0 evenly.", ge=0)
+    decay: float = param(1e-4, "Weight decay of AdamW.", ge=0)
+    hide: list[str] | None = param(
+        None,
+        "The columns that will be missing together: half of the rows are then trained with exactly "
+        "these hidden and all others known. Without it they are drawn for each row.",
+    )
+    conditional: bool = param(
+        True, "Train half of the rows with some cells known, for `sample(n, rng, given)`."
+    )
+    average: float = param(
+        0.99,
+        "Decay of the moving average of the weights that samples come from; 0 takes the last ones.",
+        ge=0,
+    )
+
+    def _check(self) -> None:
+        super()._check()
+        if self.sample_steps is not None and self.sample_steps > self.steps:
+            raise ConfigError(
+                f"The sample_steps parameter of TabDDPM must be from 1 to {self.steps}. "
+                f"Got {self.sample_steps!r} instead."
+            )
+
+    def _encoder(self) -> MixedEncoder:
+        return MixedEncoder("quantile")
+
+    def _build(self, source: torch.Generator) -> nn.ModuleDict:
+        shape = (self.layout_.width, self.width, self.layers, self.embedding)
+        return nn.ModuleDict({part: Denoiser(*shape, source) for part in ("denoiser", "average")})
+
+    def _optimisers(self, networks: nn.ModuleDict) -> dict[str, Optimizer]:
+        weights = networks["denoiser"].parameters()
+        return {"adamw": AdamW(weights, lr=self.rate, weight_decay=self.decay)}
+
+    def signal(self) -> Tensor:
+        """How much of a row is left after 0..steps."""
+        schedule = cosine_schedule if self.schedule == "cosine" else linear_schedule
+        return schedule(self.steps)
+
+    def shown_columns(self) -> Tensor | None:
+        """Which table columns stay known where ``hide`` names the others."""
+        if self.hide is None:
+            return None
+        names = list(self.encoder_.kinds)
+        if not self.hide or not {*self.hide} <= {*names}:
+            raise ConfigError(
+                "The hide parameter of TabDDPM must name columns of the table. "
+                f"Got {self.hide!r} instead."
+            )
+        return torch.from_numpy(~np.isin(names, self.hide)).float()
+
+    def _make(self, n: int, given: Conditions | None, source: torch.Generator) -> Array:
+        layout = self.layout_
+        values = known = torch.zeros((n, layout.width), device=self.device)
+        if given is not None:
+            if not self.conditional:
+                self._refuse_conditions()
+            values, known = given.inputs(layout, self.device)
+        signal = self.signal().tolist()
+        visits = np.linspace(1, self.steps, self.sample_steps or self.steps).round().astype(int)
+        times = [0, *np.unique(visits).tolist()]
+        now = torch.zeros((n, layout.width), device=self.device)
+        now[:, : layout.scalars] = normal((n, layout.scalars), source, self.device)
+        now = layout.draw(now, source)
+        for earlier, time in reversed([*pairwise(times)]):
+            moment = torch.full((n,), time, device=self.device)
+            free = now * (1 - known)
+            output = self.networks_["average"](free, moment, values * known, known)
+            now = step_back(now, output, layout, signal[time], signal[earlier], source)
+        return layout.back(torch.where(known > 0, values, now))

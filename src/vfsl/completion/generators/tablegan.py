@@ -16,12 +16,13 @@ from torch.optim import Adam, Optimizer
 from vfsl.completion.deep import Conditions, DeepGenerator, RowTraining, in_parts
 from vfsl.completion.layers import convolution, deconvolution, linear, uniform
 from vfsl.completion.mixed import MixedEncoder, Span
-from vfsl.completion.training import Training, descend
+from vfsl.completion.training import descend
 from vfsl.errors import ConfigError, DataError
 from vfsl.params import documented, param
 from vfsl.values import Array
 
 LARGEST = 48
+
 
 # ---- rows as small pictures ----------------------------------------------------------------------
 
@@ -158,103 +159,6 @@ def judged_apart(judge: nn.Module, real: Tensor, made: Tensor) -> Tensor:
 # ---- TableGAN ------------------------------------------------------------------------------------
 
 
-@documented
-@dataclass(kw_only=True)
-class TableGAN(DeepGenerator):
-    """TableGAN (Park et al., "Data Synthesis based on Generative Adversarial Networks", 2018).
-
-    Every column is one cell of a zero-padded square: numbers scaled to −1..1, categories by their
-    place in order. A DC-GAN makes such squares; the information loss holds the mean and deviation
-    of the discriminator's features to those of real rows, and a classifier of the target column
-    from the others holds made-up rows to a consistent target.
-    """
-
-    name = "tablegan"
-    stops_early = False
-
-    target: str | None = param(
-        None,
-        "Column of the classification loss; by default the last categorical one, else the last.",
-    )
-    latent: int = param(100, "Dimensions of the latent vector that a row is made from.", ge=1)
-    channels: int = param(32, "Channels of the first convolution.", ge=1)
-    rate: float = param(2e-4, "Learning rate of Adam.", ge=0)
-    information: float = param(1.0, "Weight of the information loss; 0 switches it off.", ge=0)
-    classification: float = param(
-        1.0, "Weight of the classification loss; 0 switches it off.", ge=0
-    )
-    slack_mean: float = param(
-        0.0,
-        "How far feature means may be off before the information loss counts: more is more "
-        "private.",
-        ge=0,
-    )
-    slack_deviation: float = param(0.0, "The same for the deviations of features.", ge=0)
-    memory: float = param(
-        0.0,
-        "Decay of the moving averages of feature statistics. The published 0.99 lags so far behind "
-        "that the generator ran from mode to mode on small tables; 0 takes the batch alone.",
-        ge=0,
-        le=1,
-    )
-    generator_steps: int = param(
-        2, "Updates of the generator per update of the discriminator.", ge=1
-    )
-    matches: int = param(20, "Candidates of which `sample(n, rng, given)` takes the nearest.", ge=1)
-
-    def _encoder(self) -> MixedEncoder:
-        return MixedEncoder("minmax")
-
-    def _build(self, source: torch.Generator) -> nn.ModuleDict:
-        side = side_for(len(self.encoder_.spans_))
-        judge = SquareJudge(side, self.channels, source)
-        return nn.ModuleDict(
-            {
-                "generator": SquareGenerator(self.latent, side, self.channels, source),
-                "discriminator": judge,
-                "classifier": SquareJudge(side, self.channels, source),
-                "real": Averages(judge.last.in_features, self.memory),
-                "made": Averages(judge.last.in_features, self.memory),
-            }
-        )
-
-    def _optimisers(self, networks: nn.ModuleDict) -> dict[str, Optimizer]:
-        return {
-            part: Adam(networks[part].parameters(), lr=self.rate, betas=(0.5, 0.999))
-            for part in ("generator", "discriminator", "classifier")
-        }
-
-    def _training(self, matrix: Array, source: torch.Generator) -> Training:
-        cells = to_cells(matrix, self.encoder_.spans_)
-        rows = torch.from_numpy(cells.astype(np.float32)).to(self.device)
-        return _TableGANTraining(self, rows, source)
-
-    def _make(self, n: int, given: Conditions | None, source: torch.Generator) -> Array:
-        def draw(rows: Array) -> Array:
-            latent = 2 * uniform((len(rows), self.latent), source, self.device) - 1
-            pictures = torch.tanh(in_parts(self.networks_["generator"], latent))
-            cells = from_square(pictures, len(self.encoder_.spans_)).cpu().numpy()
-            return from_cells(cells.astype(np.float64), self.encoder_.spans_, self.encoder_.width)
-
-        if given is None:
-            return draw(np.arange(n))
-        return given.choose_nearest(self.encoder_, self.matches, draw)
-
-    def target_cell(self) -> int:
-        """The cell of the target column."""
-        spans = self.encoder_.spans_
-        if self.target is not None:
-            found = [p for p, s in enumerate(spans) if s.column == self.target and s.of != "mode"]
-            if not found:
-                raise ConfigError(
-                    "The target parameter of TableGAN must be a column of the table that is not "
-                    f"constant. Got {self.target!r} instead."
-                )
-            return found[0]
-        categories = [place for place, span in enumerate(spans) if span.of == "category"]
-        return (categories or [p for p, s in enumerate(spans) if s.of == "number"])[-1]
-
-
 def to_cells(matrix: Array, spans: list[Span]) -> Array:
     """One cell per span: scalars as they are, choices by their place, from −1 to 1."""
     cells = np.empty((len(matrix), len(spans)))
@@ -319,10 +223,10 @@ class _TableGANTraining(RowTraining):
 
     model: TableGAN
 
-    def __init__(self, model: TableGAN, rows: Tensor, source: torch.Generator) -> None:
-        super().__init__(model, rows, source)
-        self.side = side_for(rows.shape[1])
-        self.pictures = to_square(rows, self.side)
+    def __init__(self, model: TableGAN, matrix: Array, source: torch.Generator) -> None:
+        super().__init__(model, matrix, source)
+        self.side = side_for(self.rows.shape[1])
+        self.pictures = to_square(self.rows, self.side)
         self.target = model.target_cell()
 
     def step(self, rows: Tensor) -> dict[str, Tensor]:
@@ -374,3 +278,100 @@ class _TableGANTraining(RowTraining):
         pictures = torch.tanh(self.networks["generator"](latent))
         # Cells beyond the columns are zero in real rows, so they must be in made-up ones.
         return to_square(from_square(pictures, self.rows.shape[1]), self.side)
+
+
+@documented
+@dataclass(kw_only=True)
+class TableGAN(DeepGenerator):
+    """TableGAN (Park et al., "Data Synthesis based on Generative Adversarial Networks", 2018).
+
+    Every column is one cell of a zero-padded square: numbers scaled to −1..1, categories by their
+    place in order. A DC-GAN makes such squares; the information loss holds the mean and deviation
+    of the discriminator's features to those of real rows, and a classifier of the target column
+    from the others holds made-up rows to a consistent target.
+    """
+
+    name = "tablegan"
+    stops_early = False
+    training = _TableGANTraining
+
+    target: str | None = param(
+        None,
+        "Column of the classification loss; by default the last categorical one, else the last.",
+    )
+    latent: int = param(100, "Dimensions of the latent vector that a row is made from.", ge=1)
+    channels: int = param(32, "Channels of the first convolution.", ge=1)
+    rate: float = param(2e-4, "Learning rate of Adam.", ge=0)
+    information: float = param(1.0, "Weight of the information loss; 0 switches it off.", ge=0)
+    classification: float = param(
+        1.0, "Weight of the classification loss; 0 switches it off.", ge=0
+    )
+    slack_mean: float = param(
+        0.0,
+        "How far feature means may be off before the information loss counts: more is more "
+        "private.",
+        ge=0,
+    )
+    slack_deviation: float = param(0.0, "The same for the deviations of features.", ge=0)
+    memory: float = param(
+        0.0,
+        "Decay of the moving averages of feature statistics. The published 0.99 lags so far behind "
+        "that the generator ran from mode to mode on small tables; 0 takes the batch alone.",
+        ge=0,
+        le=1,
+    )
+    generator_steps: int = param(
+        2, "Updates of the generator per update of the discriminator.", ge=1
+    )
+    matches: int = param(20, "Candidates of which `sample(n, rng, given)` takes the nearest.", ge=1)
+
+    def _encoder(self) -> MixedEncoder:
+        return MixedEncoder("minmax")
+
+    def _build(self, source: torch.Generator) -> nn.ModuleDict:
+        side = side_for(len(self.encoder_.spans_))
+        judge = SquareJudge(side, self.channels, source)
+        return nn.ModuleDict(
+            {
+                "generator": SquareGenerator(self.latent, side, self.channels, source),
+                "discriminator": judge,
+                "classifier": SquareJudge(side, self.channels, source),
+                "real": Averages(judge.last.in_features, self.memory),
+                "made": Averages(judge.last.in_features, self.memory),
+            }
+        )
+
+    def _optimisers(self, networks: nn.ModuleDict) -> dict[str, Optimizer]:
+        return {
+            part: Adam(networks[part].parameters(), lr=self.rate, betas=(0.5, 0.999))
+            for part in ("generator", "discriminator", "classifier")
+        }
+
+    def _rows(self, matrix: Array) -> Tensor:
+        cells = to_cells(matrix, self.encoder_.spans_)
+        return torch.from_numpy(cells.astype(np.float32)).to(self.device)
+
+    def _make(self, n: int, given: Conditions | None, source: torch.Generator) -> Array:
+        def draw(rows: Array) -> Array:
+            latent = 2 * uniform((len(rows), self.latent), source, self.device) - 1
+            pictures = torch.tanh(in_parts(self.networks_["generator"], latent))
+            cells = from_square(pictures, len(self.encoder_.spans_)).cpu().numpy()
+            return from_cells(cells.astype(np.float64), self.encoder_.spans_, self.encoder_.width)
+
+        if given is None:
+            return draw(np.arange(n))
+        return given.choose_nearest(self.encoder_, self.matches, draw)
+
+    def target_cell(self) -> int:
+        """The cell of the target column."""
+        spans = self.encoder_.spans_
+        if self.target is not None:
+            found = [p for p, s in enumerate(spans) if s.column == self.target and s.of != "mode"]
+            if not found:
+                raise ConfigError(
+                    "The target parameter of TableGAN must be a column of the table that is not "
+                    f"constant. Got {self.target!r} instead."
+                )
+            return found[0]
+        categories = [place for place, span in enumerate(spans) if span.of == "category"]
+        return (categories or [p for p, s in enumerate(spans) if s.of == "number"])[-1]

@@ -18,66 +18,9 @@ from torch.optim import Adam, Optimizer
 from vfsl.completion.deep import Conditions, DeepGenerator, RowTraining
 from vfsl.completion.layers import Layout, normal, perceptron, uniform
 from vfsl.completion.mixed import MixedEncoder
-from vfsl.completion.training import Training, descend
+from vfsl.completion.training import descend
 from vfsl.params import documented, param
 from vfsl.values import Array
-
-
-@dataclass(kw_only=True)
-class Variational(DeepGenerator):
-    """A variational autoencoder of encoded rows."""
-
-    latent: int = param(128, "Dimensions of z.", ge=1)
-    width: int = param(128, "Width of the two hidden layers of encoder and decoder.", ge=1)
-    rate: float = param(1e-3, "Learning rate of Adam.", ge=0)
-    decay: float = param(1e-5, "Weight decay of Adam.", ge=0)
-    weight: float = param(2.0, "Weight of the reconstruction against the KL term.", ge=0)
-    conditional: bool = param(
-        True, "Also train the encoder of partly known rows, for `sample(n, rng, given)`."
-    )
-
-    @abstractmethod
-    def reconstruction(self, output: Tensor, target: Tensor) -> Tensor:
-        """−log p(x | z) up to a constant, of each row."""
-
-    @abstractmethod
-    def emit(self, output: Tensor, source: torch.Generator) -> Tensor:
-        """Rows drawn from p(x | z)."""
-
-    def _extra(self) -> nn.ParameterDict:
-        """Learned numbers beside the layers."""
-        return nn.ParameterDict()
-
-    def _build(self, source: torch.Generator) -> nn.ModuleDict:
-        size, hidden = self.layout_.width, [self.width, self.width]
-        made = nn.ModuleDict(
-            {
-                "encoder": perceptron([size, *hidden, 2 * self.latent], source),
-                "decoder": perceptron([self.latent, *hidden, size], source),
-                "extra": self._extra(),
-            }
-        )
-        if self.conditional:
-            made["partial"] = perceptron([2 * size, *hidden, 2 * self.latent], source)
-        return made
-
-    def _optimisers(self, networks: nn.ModuleDict) -> dict[str, Optimizer]:
-        weights = networks.parameters()
-        return {"adam": Adam(weights, lr=self.rate, weight_decay=self.decay, fused=True)}
-
-    def _training(self, matrix: Array, source: torch.Generator) -> Training:
-        return VariationalTraining(self, self.layout_.into(matrix, self.device), source)
-
-    def _make(self, n: int, given: Conditions | None, source: torch.Generator) -> Array:
-        draws = normal((n, self.latent), source, self.device)
-        if given is not None:
-            if not self.conditional:
-                self._refuse_conditions()
-            values, known = given.inputs(self.layout_, self.device)
-            mean, log_variance = partial_posterior(self.networks_, values, known)
-            draws = mean + draws * (0.5 * log_variance).exp()
-        output = self.networks_["decoder"](draws)
-        return self.layout_.back(self.emit(output, source))
 
 
 def kl_to_standard(mean: Tensor, log_variance: Tensor) -> Tensor:
@@ -158,6 +101,69 @@ class VariationalTraining(RowTraining):
             return float((gap + kl_to_standard(mean, log_variance)).mean())
 
 
+@dataclass(kw_only=True)
+class Variational(DeepGenerator):
+    """A variational autoencoder of encoded rows."""
+
+    training = VariationalTraining
+
+    latent: int = param(128, "Dimensions of z.", ge=1)
+    width: int = param(128, "Width of the two hidden layers of encoder and decoder.", ge=1)
+    rate: float = param(1e-3, "Learning rate of Adam.", ge=0)
+    decay: float = param(1e-5, "Weight decay of Adam.", ge=0)
+    weight: float = param(2.0, "Weight of the reconstruction against the KL term.", ge=0)
+    conditional: bool = param(
+        True, "Also train the encoder of partly known rows, for `sample(n, rng, given)`."
+    )
+
+    @abstractmethod
+    def reconstruction(self, output: Tensor, target: Tensor) -> Tensor:
+        """−log p(x | z) up to a constant, of each row."""
+
+    @abstractmethod
+    def emit(self, output: Tensor, source: torch.Generator) -> Tensor:
+        """Rows drawn from p(x | z)."""
+
+    def _extra(self) -> nn.ParameterDict:
+        """Learned numbers beside the layers."""
+        return nn.ParameterDict()
+
+    def _build(self, source: torch.Generator) -> nn.ModuleDict:
+        size, hidden = self.layout_.width, [self.width, self.width]
+        made = nn.ModuleDict(
+            {
+                "encoder": perceptron([size, *hidden, 2 * self.latent], source),
+                "decoder": perceptron([self.latent, *hidden, size], source),
+                "extra": self._extra(),
+            }
+        )
+        if self.conditional:
+            made["partial"] = perceptron([2 * size, *hidden, 2 * self.latent], source)
+        return made
+
+    def _optimisers(self, networks: nn.ModuleDict) -> dict[str, Optimizer]:
+        weights = networks.parameters()
+        return {"adam": Adam(weights, lr=self.rate, weight_decay=self.decay, fused=True)}
+
+    def _make(self, n: int, given: Conditions | None, source: torch.Generator) -> Array:
+        draws = normal((n, self.latent), source, self.device)
+        if given is not None:
+            if not self.conditional:
+                self._refuse_conditions()
+            values, known = given.inputs(self.layout_, self.device)
+            mean, log_variance = partial_posterior(self.networks_, values, known)
+            draws = mean + draws * (0.5 * log_variance).exp()
+        output = self.networks_["decoder"](draws)
+        return self.layout_.back(self.emit(output, source))
+
+
+def reconstruction(output: Tensor, target: Tensor, layout: Layout, deviation: float) -> Tensor:
+    """Squared error of numbers over 2 σ², plus the cross-entropy of each choice; of each row."""
+    gap = torch.tanh(output[:, : layout.scalars]) - target[:, : layout.scalars]
+    squares = (gap**2).sum(1) / (2 * deviation**2)
+    return squares + layout.cross_entropy(output, target).sum(1)
+
+
 @documented
 @dataclass(kw_only=True)
 class VAE(Variational):
@@ -191,10 +197,3 @@ class VAE(Variational):
         scalars = self.layout_.scalars
         drawn[:, :scalars] = torch.tanh(drawn[:, :scalars])
         return drawn
-
-
-def reconstruction(output: Tensor, target: Tensor, layout: Layout, deviation: float) -> Tensor:
-    """Squared error of numbers over 2 σ², plus the cross-entropy of each choice; of each row."""
-    gap = torch.tanh(output[:, : layout.scalars]) - target[:, : layout.scalars]
-    squares = (gap**2).sum(1) / (2 * deviation**2)
-    return squares + layout.cross_entropy(output, target).sum(1)

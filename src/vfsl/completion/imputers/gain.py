@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from vfsl.params import documented, param
 from vfsl.values import Array
 
 LARGEST_DRAW = 0.01  # in the place of unknown cells
+
 
 # ---- which cells are hidden while an imputer learns ----------------------------------------------
 
@@ -217,9 +218,64 @@ def fill_table(
 # ---- imputers: GAIN and VGAIN --------------------------------------------------------------------
 
 
+class ImputerTraining(Training):
+    """A training on rows of which some known cells are hidden."""
+
+    def __init__(
+        self,
+        model: Imputer,
+        data: EncodedRows,
+        held: EncodedRows,
+        patterns: Patterns,
+        source: torch.Generator,
+    ) -> None:
+        self.model, self.data, self.held = model, data, held
+        self.patterns, self.source = patterns, source
+        self.networks = model.networks_ = model._build(source).to(model.device)
+        self.optimisers = model._optimisers(self.networks)
+        cut_pieces(self.networks, data, model.layout_, slice(model.layout_.scalars))
+
+    def hide(self, known: Tensor) -> tuple[Tensor, Tensor]:
+        """What the generator may see, and the cells that its loss is on."""
+        return (known, known) if self.model.masking == "cell" else self._hide_block(known)
+
+    def judge(
+        self, output: Tensor, batch: EncodedRows, known: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The filled rows, their hints, and the discriminator's loss on them.
+
+        Under block masking it also judges the rows with nothing hidden.
+        """
+        model = self.model
+        made = activate(output, model.layout_, model.bounded)
+        filled = replace_unknown(batch.values, known, model.layout_, made)
+        hint, whole = draw_hints(known, model.hint, self.source), None
+        if model.masking == "block":
+            rows = replace_unknown(batch.values, batch.known, model.layout_, made.detach())
+            whole = rows, batch.known, draw_hints(batch.known, model.hint, self.source)
+        judge = self.networks["discriminator"]
+        return filled, hint, judged_loss(judge, filled.detach(), known, hint, whole)
+
+    def validate(self) -> float | None:
+        if not len(self.held):
+            return None
+        with torch.no_grad():
+            return float(self.held_loss(*self._hide_block(self.held.known)))
+
+    @abstractmethod
+    def held_loss(self, known: Tensor, hidden: Tensor) -> Tensor:
+        """The loss of the hidden cells of the rows held out."""
+
+    def _hide_block(self, known: Tensor) -> tuple[Tensor, Tensor]:
+        hide = self.patterns.draw(len(known), known.shape[1], self.source).to(known)
+        return known * (1 - hide), known * hide
+
+
 @dataclass(kw_only=True)
 class Imputer(Deep):
     """An imputer with networks: encodes, hides cells while it learns, completes a table."""
+
+    training: ClassVar[type[ImputerTraining]]
 
     epochs: int = param(150, "Passes over the training rows.", ge=1)
     batch_size: int = param(256, "Rows per step.", ge=1)
@@ -296,12 +352,11 @@ class Imputer(Deep):
         usable = rng.permutation(usable)
         source = source_from(rng)
         data = EncodedRows.of(encoded, self.layout_, self.device).take(usable)
-        held = max(len(usable) // 10, 1) if self.patience is not None else 0
-        training = self._training(
-            data.take(slice(held, None)), data.take(slice(held)), patterns, source
-        )
-        self._train(training, len(usable) - held, source, encoded.matrix)
-        judged = data.take(slice(held)) if held else data
+        count = max(len(usable) // 10, 1) if self.patience is not None else 0
+        held, rest = data.take(slice(count)), data.take(slice(count, None))
+        training = self.training(self, rest, held, patterns, source)
+        self._train(training, len(rest), source, encoded.matrix)
+        judged = held if count else data
         self.spread_: dict[str, float] = self._residuals(judged, patterns, source)
         return self
 
@@ -325,12 +380,6 @@ class Imputer(Deep):
                 for rows in torch.split(torch.arange(len(data)), SAMPLE_ROWS)
             ]
         return fill_table(asked, self.encoder_, self.layout_.back(torch.cat(parts)), self.spread_)
-
-    @abstractmethod
-    def _training(
-        self, data: EncodedRows, held: EncodedRows, patterns: Patterns, source: torch.Generator
-    ) -> Training:
-        """The training on these rows."""
 
     @abstractmethod
     def _guess(self, values: Tensor, known: Tensor, source: torch.Generator) -> Tensor:
@@ -367,100 +416,7 @@ class Imputer(Deep):
         self.spread_ = dict(state["spread"])
 
 
-class ImputerTraining(Training):
-    """A training on rows of which some known cells are hidden."""
-
-    def __init__(
-        self,
-        model: Imputer,
-        data: EncodedRows,
-        held: EncodedRows,
-        patterns: Patterns,
-        source: torch.Generator,
-    ) -> None:
-        self.model, self.data, self.held = model, data, held
-        self.patterns, self.source = patterns, source
-        self.networks = model.networks_ = model._build(source).to(model.device)
-        self.optimisers = model._optimisers(self.networks)
-        cut_pieces(self.networks, data, model.layout_, slice(model.layout_.scalars))
-
-    def hide(self, known: Tensor) -> tuple[Tensor, Tensor]:
-        """What the generator may see, and the cells that its loss is on."""
-        return (known, known) if self.model.masking == "cell" else self._hide_block(known)
-
-    def judge(
-        self, output: Tensor, batch: EncodedRows, known: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The filled rows, their hints, and the discriminator's loss on them.
-
-        Under block masking it also judges the rows with nothing hidden.
-        """
-        model = self.model
-        made = activate(output, model.layout_, model.bounded)
-        filled = replace_unknown(batch.values, known, model.layout_, made)
-        hint, whole = draw_hints(known, model.hint, self.source), None
-        if model.masking == "block":
-            rows = replace_unknown(batch.values, batch.known, model.layout_, made.detach())
-            whole = rows, batch.known, draw_hints(batch.known, model.hint, self.source)
-        judge = self.networks["discriminator"]
-        return filled, hint, judged_loss(judge, filled.detach(), known, hint, whole)
-
-    def validate(self) -> float | None:
-        if not len(self.held):
-            return None
-        with torch.no_grad():
-            return float(self.held_loss(*self._hide_block(self.held.known)))
-
-    @abstractmethod
-    def held_loss(self, known: Tensor, hidden: Tensor) -> Tensor:
-        """The loss of the hidden cells of the rows held out."""
-
-    def _hide_block(self, known: Tensor) -> tuple[Tensor, Tensor]:
-        hide = self.patterns.draw(len(known), known.shape[1], self.source).to(known)
-        return known * (1 - hide), known * hide
-
-
 # ---- GAIN ----------------------------------------------------------------------------------------
-
-
-@documented
-@dataclass(kw_only=True)
-class GAIN(Imputer):
-    """Generative adversarial imputation (Yoon et al., "GAIN", 2018), with block masking by default.
-
-    The generator sees the known cells, the mask, and known numbers also as ``pieces``.
-    ``GAIN(masking="cell", scaling="minmax", pieces=0, adversarial=1.0, patience=None)`` is the
-    textbook's.
-    """
-
-    name = "gain"
-
-    def _build(self, source: torch.Generator) -> nn.ModuleDict:
-        size, columns = self.layout_.width, len(self.encoder_.columns_)
-        pieces = Pieces(self.layout_.scalars, self.pieces)
-        inputs = size + columns + pieces.width
-        return nn.ModuleDict(
-            {
-                "pieces": pieces,
-                "generator": perceptron([inputs, self.width, self.width, size], source),
-                "discriminator": Discriminator(size, columns, self.width, source),
-            }
-        )
-
-    def _optimisers(self, networks: nn.ModuleDict) -> dict[str, Optimizer]:
-        return {
-            part: Adam(networks[part].parameters(), lr=self.rate)
-            for part in ("generator", "discriminator")
-        }
-
-    def _training(
-        self, data: EncodedRows, held: EncodedRows, patterns: Patterns, source: torch.Generator
-    ) -> Training:
-        return _GAINTraining(self, data, held, patterns, source)
-
-    def _guess(self, values: Tensor, known: Tensor, source: torch.Generator) -> Tensor:
-        output = fill(self.networks_, values, known, self.layout_, source)
-        return activate(output, self.layout_, self.bounded)
 
 
 def fill(
@@ -499,3 +455,39 @@ class _GAINTraining(ImputerTraining):
         layout, held = self.model.layout_, self.held
         output = fill(self.networks, held.values, known, layout, self.source)
         return cell_loss(output, held.values, hidden, layout, self.model.bounded)
+
+
+@documented
+@dataclass(kw_only=True)
+class GAIN(Imputer):
+    """Generative adversarial imputation (Yoon et al., "GAIN", 2018), with block masking by default.
+
+    The generator sees the known cells, the mask, and known numbers also as ``pieces``.
+    ``GAIN(masking="cell", scaling="minmax", pieces=0, adversarial=1.0, patience=None)`` is the
+    textbook's.
+    """
+
+    name = "gain"
+    training = _GAINTraining
+
+    def _build(self, source: torch.Generator) -> nn.ModuleDict:
+        size, columns = self.layout_.width, len(self.encoder_.columns_)
+        pieces = Pieces(self.layout_.scalars, self.pieces)
+        inputs = size + columns + pieces.width
+        return nn.ModuleDict(
+            {
+                "pieces": pieces,
+                "generator": perceptron([inputs, self.width, self.width, size], source),
+                "discriminator": Discriminator(size, columns, self.width, source),
+            }
+        )
+
+    def _optimisers(self, networks: nn.ModuleDict) -> dict[str, Optimizer]:
+        return {
+            part: Adam(networks[part].parameters(), lr=self.rate)
+            for part in ("generator", "discriminator")
+        }
+
+    def _guess(self, values: Tensor, known: Tensor, source: torch.Generator) -> Tensor:
+        output = fill(self.networks_, values, known, self.layout_, source)
+        return activate(output, self.layout_, self.bounded)

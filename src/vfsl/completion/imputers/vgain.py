@@ -12,76 +12,15 @@ from torch.optim import Optimizer, RMSprop
 from vfsl.completion.generators.vae import kl_to_standard, split_gaussian
 from vfsl.completion.imputers.gain import (
     Discriminator,
-    EncodedRows,
     Imputer,
     ImputerTraining,
-    Patterns,
     activate,
     adversarial_loss,
     number_gaps,
 )
 from vfsl.completion.layers import Layout, Pieces, normal, perceptron
-from vfsl.completion.training import Training, descend
+from vfsl.completion.training import descend
 from vfsl.params import documented, param
-
-
-@documented
-@dataclass(kw_only=True)
-class VGAIN(Imputer):
-    """Variational generative adversarial imputation.
-
-    There is no canonical text. Here: an encoder of the known cells, the mask and the ``pieces`` of
-    known numbers gives a Gaussian over z, a decoder of z gives all cells, numbers with a learned
-    deviation per column; both have one hidden layer. GAIN's discriminator judges the filled row.
-    Loss = adversarial + likelihood of the hidden cells (with ``masking="cell"``: of the known ones)
-    + ``divergence`` · KL, both over the fraction of such cells; RMSprop, gradients clipped at norm
-    1.
-    """
-
-    name = "vgain"
-
-    latent: int = param(64, "Dimensions of z.", ge=1)
-    divergence: float = param(0.01, "Weight of the KL term.", ge=0)
-    draws: int = param(20, "Draws of z that a completed cell is averaged over.", ge=1)
-
-    def _build(self, source: torch.Generator) -> nn.ModuleDict:
-        size, columns = self.layout_.width, len(self.encoder_.columns_)
-        pieces = Pieces(self.layout_.scalars, self.pieces)
-        inputs = size + columns + pieces.width
-        start = torch.zeros(self.layout_.scalars)
-        return nn.ModuleDict(
-            {
-                "pieces": pieces,
-                # One hidden layer each: with z between them they are deeper than GAIN's generator,
-                # and with two each they filled categories less well.
-                "encoder": perceptron([inputs, self.width, 2 * self.latent], source),
-                "decoder": perceptron([self.latent, self.width, size], source),
-                "noise": nn.ParameterDict({"log": nn.Parameter(start)}),
-                "discriminator": Discriminator(size, columns, self.width, source),
-            }
-        )
-
-    def _optimisers(self, networks: nn.ModuleDict) -> dict[str, Optimizer]:
-        ours = [w for part in ("encoder", "decoder", "noise") for w in networks[part].parameters()]
-        judge = networks["discriminator"].parameters()
-        return {
-            "generator": RMSprop(ours, lr=self.rate),
-            "discriminator": RMSprop(judge, lr=self.rate),
-        }
-
-    def _training(
-        self, data: EncodedRows, held: EncodedRows, patterns: Patterns, source: torch.Generator
-    ) -> Training:
-        return _VGAINTraining(self, data, held, patterns, source)
-
-    def _guess(self, values: Tensor, known: Tensor, source: torch.Generator) -> Tensor:
-        mean, log_variance = encode(self.networks_, values, known, self.layout_)
-        total = torch.zeros_like(values)
-        for _ in range(self.draws):
-            draw = normal(mean.shape, source, mean.device)
-            output = self.networks_["decoder"](mean + draw * (0.5 * log_variance).exp())
-            total += activate(output, self.layout_, self.bounded)
-        return total / self.draws
 
 
 def encode(
@@ -91,6 +30,11 @@ def encode(
     cells, numbers = known[:, layout.owners], slice(layout.scalars)
     pieces = networks["pieces"](values[:, numbers], cells[:, numbers])
     return split_gaussian(networks["encoder"](torch.cat([values * cells, known, pieces], dim=1)))
+
+
+def _cells(weighed: Tensor) -> Tensor:
+    """How many cells of a row are weighed, on average."""
+    return weighed.mean().clamp(min=1e-3) * weighed.shape[1]
 
 
 def likelihood_loss(
@@ -144,6 +88,56 @@ class _VGAINTraining(ImputerTraining):
         return self.likelihood(self.networks["decoder"](mean), self.held.values, hidden)
 
 
-def _cells(weighed: Tensor) -> Tensor:
-    """How many cells of a row are weighed, on average."""
-    return weighed.mean().clamp(min=1e-3) * weighed.shape[1]
+@documented
+@dataclass(kw_only=True)
+class VGAIN(Imputer):
+    """Variational generative adversarial imputation.
+
+    There is no canonical text. Here: an encoder of the known cells, the mask and the ``pieces`` of
+    known numbers gives a Gaussian over z, a decoder of z gives all cells, numbers with a learned
+    deviation per column; both have one hidden layer. GAIN's discriminator judges the filled row.
+    Loss = adversarial + likelihood of the hidden cells (with ``masking="cell"``: of the known ones)
+    + ``divergence`` · KL, both over the fraction of such cells; RMSprop, gradients clipped at norm
+    1.
+    """
+
+    name = "vgain"
+    training = _VGAINTraining
+
+    latent: int = param(64, "Dimensions of z.", ge=1)
+    divergence: float = param(0.01, "Weight of the KL term.", ge=0)
+    draws: int = param(20, "Draws of z that a completed cell is averaged over.", ge=1)
+
+    def _build(self, source: torch.Generator) -> nn.ModuleDict:
+        size, columns = self.layout_.width, len(self.encoder_.columns_)
+        pieces = Pieces(self.layout_.scalars, self.pieces)
+        inputs = size + columns + pieces.width
+        start = torch.zeros(self.layout_.scalars)
+        return nn.ModuleDict(
+            {
+                "pieces": pieces,
+                # One hidden layer each: with z between them they are deeper than GAIN's generator,
+                # and with two each they filled categories less well.
+                "encoder": perceptron([inputs, self.width, 2 * self.latent], source),
+                "decoder": perceptron([self.latent, self.width, size], source),
+                "noise": nn.ParameterDict({"log": nn.Parameter(start)}),
+                "discriminator": Discriminator(size, columns, self.width, source),
+            }
+        )
+
+    def _optimisers(self, networks: nn.ModuleDict) -> dict[str, Optimizer]:
+        ours = [w for part in ("encoder", "decoder", "noise") for w in networks[part].parameters()]
+        judge = networks["discriminator"].parameters()
+        return {
+            "generator": RMSprop(ours, lr=self.rate),
+            "discriminator": RMSprop(judge, lr=self.rate),
+        }
+
+    def _guess(self, values: Tensor, known: Tensor, source: torch.Generator) -> Tensor:
+        mean, log_variance = encode(self.networks_, values, known, self.layout_)
+        total = torch.zeros_like(values)
+        for _ in range(self.draws):
+            draw = normal(mean.shape, source, mean.device)
+            output = self.networks_["decoder"](mean + draw * (0.5 * log_variance).exp())
+            total += activate(output, self.layout_, self.bounded)
+        return total / self.draws
