@@ -36,7 +36,7 @@ from vfsl.completion.missing import (
     MissingParty,
 )
 from vfsl.completion.recommend import recommend
-from vfsl.completion.registry import available
+from vfsl.completion.registry import local_methods
 from vfsl.completion.vfpum import VFPUM, Stop
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
@@ -88,11 +88,6 @@ def check_pair(given: str, missing: str, aligned: Iterable[str]) -> None:
         )
 
 
-def _local_methods() -> list[str]:
-    """The completion methods that are local at the missing party."""
-    return [name for name in available() if name not in available("protocol")]
-
-
 def _as_in_vfpum(name: str, *, preset: bool = False) -> Any:
     """A parameter that VFPUM declares; left to the preset where that says so."""
     declared = VFPUM.__dataclass_fields__[name]
@@ -123,10 +118,10 @@ class FedPSG:
         "columns or one of the methods is better out of fold), 'direct', a name of "
         "vfsl.completion.available, or a function that makes a completer, such as "
         "lambda: Ensemble(['gain', 'tvae']).",
-        names=lambda: ["auto", "direct", *_local_methods()],
+        names=lambda: ["auto", "direct", *local_methods()],
     )
     methods: Sequence[Method] = param(
-        (), "Local methods that 'auto' tries as well.", names=lambda: _local_methods()
+        (), "Local methods that 'auto' tries as well.", names=local_methods
     )
     base: str | Pair | Sequence[str | Pair] = param(
         "linear",
@@ -143,7 +138,7 @@ class FedPSG:
         "predict",
         "Cells that never got a pseudo-label: the last model's prediction ('predict'; their round "
         "is 0), left missing ('leave'), or filled by the local method of that name.",
-        names=lambda: ["predict", "leave", *_local_methods()],
+        names=lambda: ["predict", "leave", *local_methods()],
     )
     aggregate: Literal["mean", "max", "top-k"] = param(
         "mean",
