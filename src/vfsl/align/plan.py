@@ -161,10 +161,6 @@ class RowPlan:
             counts["marked"] = int(np.count_nonzero(marks[0] == 1))
         return counts
 
-    def with_share(self, share: RowShare) -> RowPlan:
-        """The same plan with one share replaced, for example by one with marks."""
-        return RowPlan({**self.shares, share.party: share})
-
     def save(self, folder: Path | str, ids: Mapping[str, IdList]) -> None:
         """Write all shares, each party's in its own files."""
         for party, share in self.shares.items():
