@@ -78,7 +78,7 @@ def test_set_intersection_beside_a_missing_peer(monkeypatch):
         return {"protocol": protocol, "ids": ids, "peak_megabytes": 9.0, "raw": raw, **facts}
 
     monkeypatch.setattr(psi, "peer_python", missing)
-    monkeypatch.setattr(psi, "apart", measure)
+    monkeypatch.setattr(psi, "call_apart", measure)
     outcome = psi.run(True, lambda text: None)
     assert [case[0] for case in measured] == ["ecdh", "ecdh", "blind-rsa", "blind-rsa"]
     assert any("no wheel" in note for note in outcome.notes)

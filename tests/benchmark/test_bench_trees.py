@@ -167,7 +167,7 @@ def test_a_tiny_run_on_made_up_parties(monkeypatch, no_data):
     pytest.importorskip("xgboost")
     pytest.importorskip("lightgbm")
     monkeypatch.setattr(trees, "QUICK", TINY)
-    monkeypatch.setattr(trees, "apart", lambda function, item: function(item))
+    monkeypatch.setattr(trees, "call_apart", lambda function, item: function(item))
     made = linear.parties(400)
     monkeypatch.setattr(trees, "parties", lambda rows: (made[0], made[1], list(made[2])))
     outcome = trees.run(True, lambda text: None)

@@ -123,7 +123,7 @@ def test_many_rows_measures_memory():
 
 def test_a_tiny_run_on_made_up_parties(monkeypatch, no_data):
     monkeypatch.setattr(linear, "QUICK", TINY)
-    monkeypatch.setattr(linear, "apart", lambda function, item: function(item))
+    monkeypatch.setattr(linear, "call_apart", lambda function, item: function(item))
     outcome = linear.run(True, lambda text: None)
     rows = {row["fit"]: row for row in outcome.rows}
     assert "Made-up parties" in outcome.notes[0]
