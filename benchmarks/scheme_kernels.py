@@ -77,7 +77,7 @@ class _Bench:
     def opened(self, sums: EncryptedArray, expected: Array) -> dict[str, Any]:
         """Through the key holder, and compared."""
         if self.name == "bfv":
-            count = len(sums._raws)  # type: ignore[attr-defined]
+            count = len(sums.raws)  # type: ignore[attr-defined]
             self.timed("offline", lambda: self.public.prepare(count))
         request, mask = self.timed("mask", sums.mask)
         answer = self.timed("open", lambda: self.secret.open(request, sums.shape))

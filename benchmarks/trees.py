@@ -326,7 +326,7 @@ _PHASES: tuple[tuple[str, Any, str], ...] = (
     ("sum", EncryptedArray, "sum_by_many"),
     ("sum", EncryptedArray, "without"),
     ("sum", EncryptedArray, "take"),
-    ("mask", EncryptedArray, "masked"),
+    ("mask", EncryptedArray, "mask"),
     ("open", SecretKey, "open"),
     ("unmask", Mask, "remove"),
     ("wire", EncryptedArray, "to_wire"),
