@@ -150,7 +150,7 @@ def party_tables(
 
 
 def _pixels(pictures: Array) -> pd.DataFrame:
-    """Pictures with channels first, one column a pixel."""
+    """Pictures with channels first, one column per pixel."""
     flat = np.moveaxis(pictures, 3, 1).reshape(len(pictures), -1).astype(np.float32)
     return pd.DataFrame(flat, columns=[f"p{place}" for place in range(flat.shape[1])])
 

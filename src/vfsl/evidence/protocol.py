@@ -116,7 +116,7 @@ class Side:
     def _member(self, network: Any, columns: Columns, stage: Stage) -> Member:
         inputs = as_inputs(columns.arrays(self.table), self.course.learning.device)
         evidential = stage == "evidence" and self.course.switches.evidential
-        form = self.course.evidence if evidential else None
+        form = self.course.risa.evidence if evidential else None
         overlap, levels = len(self.part.rows), columns.levels
         return Member(network, inputs, overlap, levels, form, self.course.learning)
 
