@@ -360,7 +360,7 @@ def validation(task: Task) -> Task:
 
 
 _NOTES = (
-    "Each party keeps all of its rows; a share of them is aligned, the others cannot be linked. "
+    "Each party keeps all of its rows; some of them are aligned, the others cannot be linked. "
     "All rows of A have labels, B's own have none.",
     "Accuracy for several classes, AUC for two, in points of 100; ± is the deviation over seeds. "
     "Criteo: five folds. Test rows have both parties; A alone and B alone leave the other out.",

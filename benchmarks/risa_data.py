@@ -1,4 +1,4 @@
-"""The data of the RISA experiment: two parties, a share of rows aligned, rows to judge by."""
+"""The data of the RISA experiment: two parties, some rows aligned, rows to judge by."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def require(task: Task) -> None:
 
 
 def make_case(task: Task, overlap: float, seed: int) -> Case:
-    """Split rows by the seed, deal columns to two parties, align a share of the rows."""
+    """Split rows by the seed, deal columns to two parties, align some of the rows."""
     rng = np.random.default_rng([seed, 2024])
     content = load(task.data)
     train, judged = split_rows(content, task, seed, rng)
