@@ -113,8 +113,8 @@ class RISA(Estimator):
     self_steps: int = param(300, "Number of steps of the self-training model.", ge=1)
     held_out: float = param(
         0.15,
-        "The fraction of labelled overlap rows that the variant 'plus' keeps from training to judge "
-        "the parties.",
+        "The fraction of labelled overlap rows that the variant 'plus' keeps from training to "
+        "judge the parties.",
         ge=0,
         le=1,
     )
