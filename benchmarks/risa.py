@@ -22,7 +22,7 @@ from benchmarks.rivals import RIVALS, rival
 from benchmarks.rivals.harness import Problem
 from benchmarks.table import Outcome, judged, latex_table
 from vfsl.errors import DataError
-from vfsl.evidence.risa import need_torch
+from vfsl.evidence.risa import RISA, need_torch
 from vfsl.evidence.switches import switches_of
 from vfsl.values import Array
 
@@ -37,7 +37,7 @@ ABLATIONS = {
 }
 # Rivals that divide a step's rows between two losses, with twice the rows: a whole step for each.
 RICHER = {f"{name}, twice the rows": name for name in ("FedCVT", "Few-shot VFL")}
-# FedCVT has two encoders a party: ours with half as many channels again, 2.25 times the weights.
+# FedCVT has two encoders per party: ours with half as many channels again, 2.25 times the weights.
 WIDER = "RISA plus, wider"
 METHODS = (*RIVALS, *OURS)
 _MORE = (*RICHER, *ABLATIONS)
@@ -180,14 +180,14 @@ def fit_of(name: str, case: Case) -> Callable[..., Callable[..., Array]]:
 
     variant = "plus" if name in ("RISA plus", WIDER) else "paper"
     switches = switches_of(variant, ABLATIONS.get(name), case.pictures)
-    return Together(Course(switches, case.problem.learning)).fit
+    return Together(Course(RISA(), switches, case.problem.learning)).fit
 
 
 # ---- tables --------------------------------------------------------------------------------------
 
 
 def summarise(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row a method and cell of data and overlap: mean and deviation over seeds."""
+    """One row per method, data set and overlap: mean and deviation over seeds."""
     rows = []
     for data, overlap in dict.fromkeys((line["data"], line["overlap"]) for line in lines):
         here = [line for line in lines if (line["data"], line["overlap"]) == (data, overlap)]
@@ -253,7 +253,7 @@ def goals(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     found.append(
         judged(
-            "the same beside rivals that see twice the rows a step",
+            "the same beside rivals that see twice the rows per step",
             bool(np.mean(richer) >= -0.5 and min(richer) >= -1.5),
             f"{np.mean(richer):+.2f} on average, {min(richer):+.2f} at worst",
         )
@@ -360,7 +360,7 @@ def validation(task: Task) -> Task:
 
 
 _NOTES = (
-    "Each party keeps all of its rows; a share of them is aligned, the others cannot be linked. "
+    "Each party keeps all of its rows; some of them are aligned, the others cannot be linked. "
     "All rows of A have labels, B's own have none.",
     "Accuracy for several classes, AUC for two, in points of 100; ± is the deviation over seeds. "
     "Criteo: five folds. Test rows have both parties; A alone and B alone leave the other out.",
@@ -368,7 +368,7 @@ _NOTES = (
     "variants of RISA as many epochs over all rows that they use. FedCVT and Few-shot VFL divide a "
     "step's rows between two losses; with twice the rows each loss has a whole step. No early "
     "stopping; test rows are used once.",
-    "FedCVT has two encoders a party, all others one; 'RISA plus, wider', added when FedCVT was "
+    "FedCVT has two encoders per party, all others one; 'RISA plus, wider', added when FedCVT was "
     "seen ahead, has half as many channels again.",
     "Seeds of the table were not looked at while methods were made, with one exception: how trust "
     "in a second party begins was changed after this table had shown plus behind on MNIST 10 %. It "

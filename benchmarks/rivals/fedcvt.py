@@ -82,7 +82,7 @@ def label_estimates(first: Views, second: Views, hot: Tensor) -> Tensor:
 
 
 class CrossView(nn.Module):
-    """Two encoders a party and three heads."""
+    """Two encoders per party and three heads."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
         super().__init__()

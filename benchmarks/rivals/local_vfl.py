@@ -17,7 +17,7 @@ from vfsl.evidence.networks import Inputs
 from vfsl.values import Array
 
 
-def zeroed(inputs: Inputs, absent: Array) -> Inputs:
+def put_zeros(inputs: Inputs, absent: Array) -> Inputs:
     """The rows with zeros where the party is absent."""
     here = torch.as_tensor(~absent)[:, None]
     return Inputs(inputs.numbers * here, inputs.codes * here)
@@ -38,7 +38,7 @@ def fit(problem: Problem, rng: np.random.Generator) -> Fitted:
     def loss(step: int) -> Tensor:
         batch = batches.next()
         absent = batch >= problem.overlap
-        other = zeroed(second.take(np.where(absent, 0, batch)), absent)
+        other = put_zeros(second.take(np.where(absent, 0, batch)), absent)
         scores = network(first.take(batch), other)
         return functional.cross_entropy(scores, label_tensor(problem, batch))
 

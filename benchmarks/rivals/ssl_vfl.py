@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.rivals.augment import corrupted, strong
+from benchmarks.rivals.augment import corrupt, strong
 from benchmarks.rivals.harness import Batches, Fitted, Problem, label_tensor, optimise
 from benchmarks.rivals.vfl import Split, predictor
 from vfsl.evidence.encoders import CNN
@@ -47,7 +47,7 @@ def pretrain(
         if pictures:
             pair = strong(clean, view.recipe, rng), strong(clean, view.recipe, rng)
         else:
-            pair = clean, corrupted(clean, view.inputs, rng)
+            pair = clean, corrupt(clean, view.inputs, rng)
         first, second = (projector(body(one)) for one in pair)
         return contrast(first, second, 0.5 if pictures else 1.0)
 

@@ -80,7 +80,7 @@ def _member(
 ) -> Member:
     network = build_network(view.recipe, view.columns, problem.classes, rng)
     evidential = stage == "evidence" and course.switches.evidential
-    form = course.evidence if evidential else None
+    form = course.risa.evidence if evidential else None
     return Member(
         network, view.inputs, problem.overlap, view.columns.levels, form, problem.learning
     )

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from benchmarks.rivals.harness import Problem, View  # noqa: E402
 from benchmarks.rivals.together import Together  # noqa: E402
-from vfsl.evidence import MLP, PAPER, PLUS_TABLES, course  # noqa: E402
+from vfsl.evidence import MLP, PAPER, PLUS_TABLES, RISA, course  # noqa: E402
 from vfsl.evidence.course import Course  # noqa: E402
 from vfsl.evidence.encoders import Arrays, PixelColumns  # noqa: E402
 from vfsl.evidence.networks import Learning, as_inputs  # noqa: E402
@@ -53,7 +53,7 @@ def flip_labels(monkeypatch, fraction, seed=0):
 
 
 def accuracy(switches, problem, test, truth):
-    model = Together(Course(switches, problem.learning, tau_p=0.4))
+    model = Together(Course(RISA(tau_p=0.4), switches, problem.learning))
     fitted = model.fit(problem, np.random.default_rng(0))
     return (fitted(*test).argmax(axis=1) == truth).mean(), model.learned_
 

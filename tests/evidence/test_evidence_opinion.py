@@ -210,14 +210,14 @@ def test_trust_begins_with_what_a_party_knows_alone():
     labels = np.array([0, 1])
     # b = (1/2, 0), u = 1/2: plausible 1 against 1/2, and 4/5 against 1/5 at temperature 1/2.
     said = opinion_of(np.array([[2.0, 0.0], [0.0, 2.0]]))
-    share = 1 - np.log(5 / 4) / np.log(2)
-    assert known_fraction(said, labels) == pytest.approx(share)
+    fraction = 1 - np.log(5 / 4) / np.log(2)
+    assert known_fraction(said, labels) == pytest.approx(fraction)
     silent = opinion_of(np.zeros((2, 2)))
     assert known_fraction(silent, labels) == pytest.approx(0)
     assert known_fraction(said, labels[::-1]) == 0
-    # Two rows of the twelve that count: a sixth of twice the share beyond a quarter.
+    # Two rows of the twelve that count: a sixth of twice the fraction beyond a quarter.
     begin = first_trust([silent, said, silent], labels)
-    assert begin == pytest.approx([1.0, 0.25 + share / 3, 0.25])
+    assert begin == pytest.approx([1.0, 0.25 + fraction / 3, 0.25])
 
 
 def test_plausibility_by_hand():

@@ -10,6 +10,7 @@ import numpy as np
 
 from vfsl.evidence.networks import Floats, Learning
 from vfsl.evidence.opinion import Opinion, choose_trust, opinion_of, unjudged_trust
+from vfsl.evidence.risa import RISA
 from vfsl.evidence.rows import (
     UNKNOWN,
     Flags,
@@ -34,17 +35,11 @@ LEAST_JUDGED = 20
 
 @dataclass(frozen=True)
 class Course:
-    """What the course depends on beside data and randomness; see RISA for what each means."""
+    """What the course depends on beside data and randomness."""
 
-    switches: Switches
+    risa: RISA
+    switches: Switches  # of its variant, some of them changed
     learning: Learning
-    evidence: str = "exp"
-    tau_p: float = 0.9
-    tau_0: float = 0.3
-    every: int = 2
-    self_steps: int = 300
-    held_out: float = 0.15
-    checkpoint_every: int = 5
 
     def objective(self, stage: Stage, classes: int) -> Objective:
         """What the networks of a stage are trained for."""
@@ -140,11 +135,8 @@ def run_course(
         learned.rounds.append(line | _let_leave(removal, epoch, known))
         if tell is not None:
             tell(epoch)
-        if (
-            keep is not None
-            and epoch % course.checkpoint_every == 0
-            and epoch < course.learning.epochs
-        ):
+        due = epoch % course.risa.checkpoint_every == 0 and epoch < course.learning.epochs
+        if keep is not None and due:
             keep(Unfinished(learned.rounds, removal.to_arrays() | {"given labels": given}))
         if not removal.staying.any():
             learned.notes.append(f"No row was left to train on after epoch {epoch}.")
@@ -188,7 +180,7 @@ def _hold_out(
     if not course.switches.discount or not course.switches.evidential:
         return np.zeros(0, dtype=np.int64)
     rows = np.flatnonzero(known[: universe.overlap])
-    count = round(course.held_out * len(rows))
+    count = round(course.risa.held_out * len(rows))
     return np.sort(rng.permutation(rows)[:count]).astype(np.int64)
 
 
@@ -229,7 +221,7 @@ def _plan_removal(
     if not switches.evidential or switches.removal == "none":
         may_leave[:] = False
     rows = np.flatnonzero(used).astype(np.int64)
-    return Removal(rows, may_leave, course.tau_0, course.every, course.learning.epochs)
+    return Removal(rows, may_leave, course.risa.tau_0, course.risa.every, course.learning.epochs)
 
 
 def _complete_labels(
@@ -250,7 +242,7 @@ def _complete_labels(
     rows = np.flatnonzero(labels[: universe.overlap] != UNKNOWN)
     rows = np.setdiff1d(rows, held).astype(np.int64)
     batches = -(-len(rows) // course.learning.batch_size)
-    learning = replace(course.learning, epochs=-(-course.self_steps // batches))
+    learning = replace(course.learning, epochs=-(-course.risa.self_steps // batches))
     objective = course.objective("scores", classes)
     for epoch in range(1, learning.epochs + 1):
         train_pass(
@@ -271,5 +263,5 @@ def _complete_labels(
             for said, known in zip(outputs, judged, strict=True)
         ]
     completed = labels.copy()
-    completed[without] = pseudo_labels(add_scores(outputs), course.tau_p)
+    completed[without] = pseudo_labels(add_scores(outputs), course.risa.tau_p)
     return completed

@@ -48,9 +48,7 @@ class Inputs:
 
 
 def as_inputs(arrays: Arrays, device: str = "cpu") -> Inputs:
-    return Inputs(
-        torch.as_tensor(arrays.numbers, device=device), torch.as_tensor(arrays.codes, device=device)
-    )
+    return Inputs(*(torch.as_tensor(part, device=device) for part in arrays))
 
 
 def mean_row(inputs: Inputs, levels: Sequence[int]) -> Inputs:

@@ -4,8 +4,8 @@ Holds   the label holder: columns and labels; every other party: columns of its 
 Learns  the label holder: the other parties' evidence (and, for pseudo labels, class scores) of each
         row that takes part, and how many rows they have alone. The others: which of their rows take
         part in each pass, hence which got a pseudo label and which left, and gradients from which
-        most training labels can be read. No columns, no features, no ids cross, and the
-        rows of one party stay nameless to the others.
+        most training labels can be read. No columns, no features, no ids cross, and the rows of one
+        party stay nameless to the others.
 """
 
 from __future__ import annotations
@@ -19,14 +19,7 @@ import numpy as np
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, ProtocolError, StoreError
-from vfsl.evidence.course import (
-    STAGES,
-    Course,
-    Stage,
-    Unfinished,
-    opinions_of,
-    run_course,
-)
+from vfsl.evidence.course import STAGES, Course, Stage, Unfinished, opinions_of, run_course
 from vfsl.evidence.encoders import Columns, Recipe, columns_from
 from vfsl.evidence.networks import (
     Floats,
@@ -37,14 +30,7 @@ from vfsl.evidence.networks import (
     weights_of,
 )
 from vfsl.evidence.opinion import fuse_trusted
-from vfsl.evidence.rows import (
-    UNKNOWN,
-    Numbers,
-    Universe,
-    add_scores,
-    encode_labels,
-    find_classes,
-)
+from vfsl.evidence.rows import UNKNOWN, Numbers, Universe, add_scores, encode_labels, find_classes
 from vfsl.evidence.training import Remote, Team, receive_floats
 from vfsl.lead import Follower, Leader, disclose_orders
 from vfsl.parts import ModelShare, Part, Roles
@@ -116,7 +102,7 @@ class Side:
     def _member(self, network: Any, columns: Columns, stage: Stage) -> Member:
         inputs = as_inputs(columns.arrays(self.table), self.course.learning.device)
         evidential = stage == "evidence" and self.course.switches.evidential
-        form = self.course.evidence if evidential else None
+        form = self.course.risa.evidence if evidential else None
         overlap, levels = len(self.part.rows), columns.levels
         return Member(network, inputs, overlap, levels, form, self.course.learning)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,7 +55,7 @@ class RISA(Estimator):
     Each party maps its columns to evidence over the classes; the label holder fuses the parties'
     opinions. Rows that only one party has take part too: an absent party says nothing, or what it
     says of its mean row, and rows without a label may get one from a self-training model. Rows that
-    stay doubtful leave. Networks learn by AdamW; the rate falls along half a cosine.
+    stay doubtful leave. Networks learn by AdamW.
 
     Attributes
     ----------
@@ -98,36 +98,37 @@ class RISA(Estimator):
     )
     epochs: int = param(30, "How often training goes over all rows.", ge=1)
     batch_size: int = param(128, "Rows per batch.", ge=1)
-    learning_rate: float = param(2e-3, "The rate at which networks begin to learn.", gt=0)
+    learning_rate: float = param(
+        2e-3, "The rate at which networks begin to learn; it falls along half a cosine.", gt=0, le=1
+    )
     weight_decay: float = param(1e-4, "The weight decay of AdamW.", ge=0)
     evidence: EvidenceForm = param("exp", "How outputs of networks become evidence.")
     tau_p: float = param(0.9, "The lowest probability of a pseudo label.", ge=0, le=1)
     tau_0: float = param(
         0.3,
-        "The limit of the score by which rows leave, after the last epoch; it begins at 1.",
+        "Rows leave whose score is above a limit, which falls from 1 to this value.",
         gt=0,
         le=1,
     )
-    every: int = param(2, "After how many epochs rows leave, again and again.", ge=1)
-    self_steps: int = param(300, "Steps of the self-training model.", ge=1)
+    every: int = param(2, "Number of epochs from one removal of rows to the next.", ge=1)
+    self_steps: int = param(300, "Number of steps of the self-training model.", ge=1)
     held_out: float = param(
         0.15,
-        "The fraction of labelled overlap rows by which parties are judged, where they are.",
+        "The fraction of labelled overlap rows that the variant 'plus' keeps from training to "
+        "judge the parties.",
         ge=0,
         le=1,
     )
     own_labels: bool = param(
         True, "Whether labels of rows that only the label holder has are used."
     )
-    hidden: tuple[int, ...] = param(
-        MLP.hidden, "Widths of the layers of an 'mlp'; each encoder of your own has its own.", ge=1
-    )
+    hidden: tuple[int, ...] = param(MLP.hidden, "Widths of the layers of an 'mlp'.", ge=1)
     embedding: int = param(
         MLP.embedding, "How many numbers stand for one category in an 'mlp'.", ge=1
     )
-    device: str = param("cpu", "A torch device.")
+    device: str = param("cpu", "The torch device on which networks compute.")
     checkpoint_every: int = param(
-        5, "After how many epochs parties keep their unfinished training.", ge=1, option=False
+        5, "Number of epochs from one checkpoint to the next.", ge=1, option=False
     )
 
     # ---- what it says of itself ---------------------------------------------------------------
@@ -347,8 +348,8 @@ class RISA(Estimator):
             raise DataError(f"Party {channel.me!r} has no columns to learn from.")
         side = self._side(channel, part, roles)
         rng = np.random.default_rng() if rng is None else rng
-        facts = (asdict(side.course), repr(side.recipe), self.own_labels, rng.bit_generator.state)
-        epochs = kept.within("epochs", *facts)
+        facts = (settings_of(self), asdict(side.course.switches), repr(side.recipe))
+        epochs = kept.within("epochs", *facts, rng.bit_generator.state)
         if channel.me != roles.label_holder:
             share = protocol.follow_training(side, roles, rng, epochs)
         else:
@@ -465,9 +466,7 @@ class RISA(Estimator):
         learning = Learning(
             self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.device
         )
-        shared = {field.name for field in fields(Course)} & {field.name for field in fields(self)}
-        own = {name: getattr(self, name) for name in shared - {"switches"}}
-        return Course(self._switches(label_holder), learning, **own)
+        return Course(self, self._switches(label_holder), learning)
 
     def _settings(self, label: tuple[str, str]) -> dict[str, Any]:
         """For the run record."""

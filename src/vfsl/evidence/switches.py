@@ -35,7 +35,9 @@ class Switches:
         0.0, "Weight of the loss of each party's own opinion on the rows that it has.", ge=0, le=1
     )
     masked: bool = param(False, "The self-training model also learns from each party alone.")
-    fusion: Fusion = param("sequence", "How more than two opinions are fused.")
+    fusion: Fusion = param(
+        "sequence", "More than two opinions are fused one after another, or all at once."
+    )
     removal: Literal["uncertainty", "label", "none"] = param(
         "uncertainty",
         "The score by which rows leave: the fused uncertainty, or how much less likely the row's "

@@ -84,7 +84,7 @@ class Team:
                 peer.here = here
 
     def answer(self, rows: Numbers, with_fill: bool) -> list[Floats]:
-        """What every party says of these rows; an absent one that of its mean row, or 0."""
+        """What every party says of these rows; where it is absent, that of its mean row, or 0."""
         outputs = []
         self.order("answer", fill=with_fill)
         for party, peer in self.peers.items():
