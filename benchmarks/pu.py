@@ -18,10 +18,10 @@ from benchmarks.pu_trials import Trial, dataset, federation, matrices, trial
 from benchmarks.table import Outcome, judged
 from vfsl.data import make_parties
 from vfsl.errors import DataError
-from vfsl.estimators.descent import Floats
 from vfsl.pu import VFPU
 from vfsl.pu.bags import Booleans
 from vfsl.pu.bases import IN_BAGS
+from vfsl.values import Floats
 
 
 @dataclass(frozen=True)

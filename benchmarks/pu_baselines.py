@@ -15,9 +15,9 @@ import numpy as np
 from scipy.special import expit
 
 from benchmarks.peers import peer_python, run_peer
-from vfsl.estimators.descent import Floats
 from vfsl.pu.bags import Booleans
 from vfsl.store import read_arrays, write_arrays
+from vfsl.values import Floats
 
 Scores = tuple[Floats, Floats]
 Model = Callable[[], Any]

@@ -9,9 +9,9 @@ import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
 from vfsl.data import Dataset, Encoder, PartyTable, halves, load
-from vfsl.estimators.descent import Floats
 from vfsl.federation import Federation
 from vfsl.pu.bags import Booleans
+from vfsl.values import Floats
 
 
 @dataclass(frozen=True, eq=False)

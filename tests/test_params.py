@@ -42,6 +42,22 @@ def test_parameters_are_declared_once_and_read_everywhere():
     assert settings_of(Toy(depth=3))["depth"] == 3
 
 
+def test_a_subclass_with_another_default_inherits_the_rest_of_the_declaration():
+    @documented
+    @dataclass
+    class Deeper(Toy):
+        """A deeper toy."""
+
+        depth: int = 20
+
+    declared = params_of(Deeper)
+    assert list(declared) == list(params_of(Toy))
+    assert (declared["depth"].default, declared["depth"].bounds) == (20, {"ge": 1, "le": 30})
+    assert "depth : int from 1 to 30, default 20" in Deeper.__doc__
+    with pytest.raises(ConfigError, match=r"from 1 to 30\. Got 31"):
+        check_params(Deeper(depth=31))
+
+
 def test_the_docstring_lists_them_before_the_attributes():
     text = Toy.__doc__
     assert text.index("depth : int from 1 to 30, default 5") < text.index("Attributes")

@@ -22,6 +22,7 @@ def test_public_names():
     assert all(getattr(vfsl, name) is not None for name in vfsl.__all__)
     assert sorted(vfsl.estimators.__all__) == [
         "Association",
+        "Estimator",
         "Federated",
         "GBDT",
         "LGB",

@@ -80,12 +80,20 @@ def param(
 
 
 def params_of(method: type) -> dict[str, Param]:
-    """The declared parameters of a class, by name."""
+    """The declared parameters of a class, by name.
+
+    A subclass that gives a parameter another default inherits the rest of its declaration.
+    """
     hints = get_type_hints(method)
+    declared: dict[str, Any] = {}
+    for kind in reversed(method.__mro__):
+        for field in kind.__dict__.get("__dataclass_fields__", {}).values():
+            if _KEY in field.metadata:
+                declared[field.name] = field.metadata[_KEY]
     return {
-        field.name: Param(field.name, hints[field.name], field.default, **field.metadata[_KEY])
+        field.name: Param(field.name, hints[field.name], field.default, **declared[field.name])
         for field in dataclasses.fields(method)
-        if _KEY in field.metadata
+        if field.name in declared
     }
 
 

@@ -17,7 +17,7 @@ from vfsl.channel import wire
 from vfsl.crypto.fixed import decode, encode
 from vfsl.data import PartyTable
 from vfsl.estimators import least_squares, linear_model
-from vfsl.estimators.totals import SCORE_BITS
+from vfsl.estimators.exchange import SCORE_BITS
 from vfsl.federation import Federation
 
 LABEL = ("C", "y")

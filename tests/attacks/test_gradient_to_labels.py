@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from vfsl.errors import DataError
 from vfsl.estimators import LinearRegression, LogisticRegression
-from vfsl.estimators.exposure import RARE_ROWS_PER_COLUMN
+from vfsl.estimators.privacy import RARE_ROWS_PER_COLUMN
 from vfsl.pu import VFPU
 from vfsl.pu.bases import BagLogistic
 

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
+from vfsl.estimators.trees.candidates import rule_sides
+from vfsl.estimators.trees.partition import Node, Partition, unpack_sides
 
 from vfsl.channel import wire
 from vfsl.data import PartyTable
 from vfsl.estimators.trees.binning import Bins
-from vfsl.estimators.trees.candidates import rule_sides
-from vfsl.estimators.trees.partition import Node, Partition, unpack_sides
 from vfsl.estimators.trees.tree import LEAF, Tree
 from vfsl.federation import Federation
 

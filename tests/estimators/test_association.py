@@ -12,13 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 from scipy.stats.contingency import association as contingency_association
-
-import vfsl
-from vfsl.channel import Transcript, run_together
-from vfsl.data import Kind, PartyTable
-from vfsl.errors import ConfigError, DataError, ProtocolError
-from vfsl.estimators import Part, Roles, association
-from vfsl.estimators.association import DISCLOSURES, Association
 from vfsl.estimators.ranks import (
     aggregated,
     centred_ranks,
@@ -27,6 +20,13 @@ from vfsl.estimators.ranks import (
     rank_bound,
     strength,
 )
+
+import vfsl
+from vfsl.channel import Transcript, run_together
+from vfsl.data import Kind, PartyTable
+from vfsl.errors import ConfigError, DataError, ProtocolError
+from vfsl.estimators import Part, Roles, association
+from vfsl.estimators.association import DISCLOSURES, Association
 from vfsl.values import Aggregate
 
 PLAIN = Roles("B", ("A",), "K", "plain")

@@ -17,8 +17,7 @@ from vfsl.estimators import (
     load_model,
     save_model,
 )
-from vfsl.testing.estimator_case import EstimatorCase
-from vfsl.testing.estimators import ESTIMATOR_CHECKS
+from vfsl.testing.estimators import ESTIMATOR_CHECKS, EstimatorCase
 from vfsl.values import Disclosure
 
 
@@ -217,9 +216,9 @@ class Rough(LinearRegression):
 class Wary(LinearRegression):
     """Learns less where it is encrypted."""
 
-    def train(self, channel, part, *, roles, rng=None):
+    def train(self, channel, part, *, roles, **how):
         rounds = self.max_rounds if roles.scheme == "plain" else 1
-        return LinearRegression(max_rounds=rounds).train(channel, part, roles=roles, rng=rng)
+        return LinearRegression(max_rounds=rounds).train(channel, part, roles=roles, **how)
 
 
 @pytest.mark.slow

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from linear_cases import classes, parts_of, tables, train
+from vfsl.estimators.gradient_count import GradientCount, fresh, release_sums
 
 from vfsl.channel import Transcript
 from vfsl.channel.base import PartyChannel
 from vfsl.estimators import LinearRegression, LogisticRegression
-from vfsl.estimators.gradient_count import GradientCount, fresh, release_sums
 from vfsl.estimators.least_squares import Problem
 from vfsl.pu.bases import BagLogistic
 

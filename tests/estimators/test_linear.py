@@ -27,8 +27,8 @@ from vfsl.channel import run_together
 from vfsl.data import PartyTable
 from vfsl.errors import BoundExceeded, ConfigError, DataError
 from vfsl.estimators import LinearRegression, LogisticRegression, Roles
-from vfsl.estimators.exposure import Rarest, rarest_class, rarest_number
-from vfsl.estimators.logistic import touching_quadratic
+from vfsl.estimators.linear import touching_quadratic
+from vfsl.estimators.privacy import Rarest, find_rarest_class, rarest_number
 
 # ---- lossless ------------------------------------------------------------------------------------
 
@@ -273,12 +273,12 @@ def test_rare_classes_are_refused_and_their_number_is_not_told():
 def test_each_class_counts_against_the_rest_and_each_model_by_its_rows():
     codes, classes_ = np.repeat([0, 1, 2], [50, 30, 9]), np.array(["a", "b", "c"])
     everybody = np.ones((89, 1))
-    assert rarest_class(codes, classes_, everybody) == Rarest(9, "the class 'c'")
+    assert find_rarest_class(codes, classes_, everybody) == Rarest(9, "the class 'c'")
     weights = np.ones((89, 2))
     weights[55:80, 1] = 0.0  # the second model has five rows of class b
-    assert rarest_class(codes, classes_, weights) == Rarest(5, "the class 'b'")
+    assert find_rarest_class(codes, classes_, weights) == Rarest(5, "the class 'b'")
     weights[50:80, 1] = 0.0  # and now none: nothing of it can be read
-    assert rarest_class(codes, classes_, weights).rows == 9
+    assert find_rarest_class(codes, classes_, weights).rows == 9
 
 
 def test_rare_numbers_are_those_that_are_not_the_most_frequent():

@@ -16,8 +16,7 @@ from vfsl.estimators import (
     linear_model,
     totals,
 )
-from vfsl.estimators.exchange import load_array
-from vfsl.estimators.totals import SCORE_BITS
+from vfsl.estimators.exchange import SCORE_BITS, load_array
 
 
 def views(made, target, model=None, roles=PLAIN, weights=None):

@@ -13,8 +13,7 @@ from scipy.special import expit, softmax
 from vfsl.completion.selection import Floats
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Estimator
-from vfsl.estimators.descent import Width
-from vfsl.estimators.least_squares import Program
+from vfsl.estimators.descent import Program, Width
 from vfsl.estimators.linear import LinearRegression
 from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest
 from vfsl.parts import ModelShare, Roles
@@ -117,7 +116,7 @@ class Pair:
                 )
             return
         for one in (self.numbers, self.classes):
-            if one is None or not hasattr(one, "training_scores"):
+            if one is None or not one.knows_training_scores:
                 raise ConfigError(
                     "A Pair must be of a linear model, or of two estimators that know the scores "
                     f"of their training rows, as trees do. Got {type(one).__name__} instead."

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from vfsl.data import PartyTable
 from vfsl.data.checks import counted
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators.association import Association
-from vfsl.estimators.base import StepReport
+from vfsl.federation import Federation
 from vfsl.progress import Event, OnEvent
 from vfsl.store import Checkpoints
 
@@ -65,7 +65,7 @@ class Settings:
     confidence: str
     context: str
     remainder: Method
-    aggregate: str
+    aggregate: Literal["mean", "max", "top-k"]
     shrink: bool
     folds: int
     miss: float
@@ -215,7 +215,7 @@ class Completing:
         if tau is None:
             return by_skill(skills) + rare, folds, choice
         measured = Association(aggregate=self.how.aggregate).measure(
-            self.fed, self.given, self.missing
+            cast(Federation, self.fed), self.given, self.missing
         )
         strengths = {name: float(measured[name]) for name in folds}
         level = best_tau(strengths, skills) if tau == "auto" else float(tau)
@@ -334,7 +334,7 @@ class Completing:
         pair: Pair,
         own: Mapping[str, Any],
         kept: Mapping[str, Checkpoints],
-    ) -> tuple[dict[str, Any], StepReport]:
+    ) -> tuple[dict[str, Any], Any]:
         """Run a step at all parties; ``own`` goes to the missing party only."""
         run = self.how.role(step, pair)
         roles = replace(self.fed.roles(self.missing, pair.work), feature_holders=(self.given,))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ from vfsl.completion.sides import Side
 from vfsl.data import PartyTable
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.trees.model import TreeModel
+from vfsl.estimators.trees import TreeModel
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.values import Array, Disclosure, Disclosures
 
@@ -240,7 +240,9 @@ class Downstream:
         return np.asarray(np.stack(every)[parts, np.arange(common)])
 
 
-def label_of(table: PartyTable, column: str, rows: Array) -> tuple[Array, str]:
+def label_of(
+    table: PartyTable, column: str, rows: Array
+) -> tuple[Array, Literal["classes", "regression"]]:
     """The label of these rows as trees take it, and the task: "classes" or "regression"."""
     values = table.column(column).iloc[rows]
     if values.isna().any():

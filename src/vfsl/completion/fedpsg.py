@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from vfsl.completion.bases import Pair, make_pair
 from vfsl.completion.completed import Completion
@@ -102,7 +102,7 @@ class FedPSG:
     confidence: str | None = None
     context: str | None = None
     remainder: Method = "predict"
-    aggregate: str = "mean"
+    aggregate: Literal["mean", "max", "top-k"] = "mean"
     shrink: bool | None = None
     folds: int = 5
     miss: float = 0.1

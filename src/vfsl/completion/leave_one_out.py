@@ -22,8 +22,8 @@ from vfsl.channel import Channel, expect_array
 from vfsl.completion.selection import Booleans, Floats
 from vfsl.crypto import KeyHolder
 from vfsl.crypto.fixed import decode, encode
-from vfsl.estimators.exchange import MOST, announced, load_array, receive_key, send_fresh_key
-from vfsl.estimators.linear_model import encoded_columns
+from vfsl.estimators.exchange import MOST, load_array, receive_count, receive_key, send_fresh_key
+from vfsl.estimators.linear import encode_columns
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.values import Ciphertext, Disclosure, Disclosures, Masked
 
@@ -75,8 +75,8 @@ def known_shares(known: Booleans) -> Floats:
 def hold_out_key_holder(channel: Channel, roles: Roles) -> None:
     """Make a fresh key and open one masked array of predictions."""
     secret = send_fresh_key(channel, roles)
-    rows = announced(channel, roles.label_holder, "rows", 1, 1 << 40)
-    models = announced(channel, roles.label_holder, "models", 1, MOST)
+    rows = receive_count(channel, roles.label_holder, "rows", 1, 1 << 40)
+    models = receive_count(channel, roles.label_holder, "models", 1, MOST)
     holder = KeyHolder(secret, {"held out": (rows * models,)})
     request = channel.receive(roles.label_holder, "held out")
     channel.send(roles.label_holder, "opened held out", holder.open("held out", request))
@@ -87,7 +87,7 @@ def hold_out_given(
 ) -> None:
     """The given party's factors and scores of the rows that the model was trained on."""
     key = receive_key(channel, roles)
-    columns = encoded_columns(part, share)
+    columns = encode_columns(part, share)
     weights = np.asarray(share.state["weights"], dtype=np.float64)
     weights = weights.reshape(columns.shape[1], share.state["models"])
     shares = expect_array(

@@ -255,7 +255,7 @@ def _follow_score(
 def knows_scores(base: Estimator, train: str, score: str) -> bool:
     """Whether the scored rows are training rows of a base that knows their scores anyway."""
     among = train == ALL or train == score == OVERLAP
-    return among and hasattr(base, "training_scores")
+    return among and base.knows_training_scores
 
 
 def _ordered(order: Mapping[str, Any], pair: Pair, leader: str) -> tuple[Estimator, str, str, int]:

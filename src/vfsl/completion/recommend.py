@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -22,8 +22,7 @@ from vfsl.completion.selection import Floats
 from vfsl.completion.sides import Side
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError
-from vfsl.estimators.trees import XGB
-from vfsl.estimators.trees.model import TreeModel
+from vfsl.estimators.trees import XGB, TreeModel
 from vfsl.parts import Part, Roles, Rows, places_in_training, scores_with_kept
 from vfsl.values import Array
 
@@ -368,7 +367,7 @@ def _roles(fed: Any, given: str, missing: str) -> Roles:
     return replace(roles, feature_holders=(missing,))
 
 
-def _base(base: TreeModel | None, task: str) -> TreeModel:
+def _base(base: TreeModel | None, task: Literal["classes", "regression"]) -> TreeModel:
     if base is None:
         return XGB(task=task, n_estimators=60, max_depth=4, learning_rate=0.08)
     if base.scores_are != "logit" and base.task != "regression" and task != "regression":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from vfsl.align import RowShare
+from vfsl.channel import Player
 from vfsl.data import Encoder, Kind, PartyTable
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import WithTables
-from vfsl.parts import Rows
+from vfsl.parts import Part, Roles, Rows
 from vfsl.values import Array
 
 _FARTHEST = 8.0
@@ -36,8 +36,21 @@ class Side:
         return np.concatenate([self.overlap, self.rest])
 
 
-class Completable(WithTables, Protocol):
-    """What completion needs of a federation: also who is aligned, and the remaining rows."""
+class Completable(Protocol):
+    """What completion needs of a federation."""
+
+    @property
+    def tables(self) -> Mapping[str, PartyTable]: ...
+
+    def roles(self, label_holder: str, work: str) -> Roles: ...
+
+    def parts(self, label: tuple[str, str], weights: Array | None = None) -> dict[str, Part]: ...
+
+    def private_rng(self, party: str, purpose: str) -> np.random.Generator: ...
+
+    def run(
+        self, step: str, roles: Mapping[str, Player], settings: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Any]: ...
 
     @property
     def plan(self) -> Any: ...

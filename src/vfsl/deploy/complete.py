@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from vfsl import site as sites
 from vfsl.align import RowShare
 from vfsl.channel import Channel, expect_integer
 from vfsl.completion.completed import Completion
@@ -29,7 +30,6 @@ from vfsl.data import Kind, PartyTable, write_table
 from vfsl.deploy.view import Outcome, Site
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.estimators.association import Association
-from vfsl.estimators.base import StepReport
 from vfsl.job.completing import provenance_by_cell, quality_by_column
 from vfsl.job.schema import CompleteStep
 from vfsl.parts import Part, Roles
@@ -127,12 +127,28 @@ class Led:
 
     def run(
         self, step: str, roles: Mapping[str, Callable[[Channel], Any]], settings: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], StepReport]:
+    ) -> tuple[dict[str, Any], Any]:
         """Run the own side of a step, after telling the others; the own answer only."""
         self._tell({"step": step, "base": int(settings.get("base", 0))})
         here = self._channel.within(f"part {self._number}")
         self._number += 1
         return {self._site.me: roles[self._site.me](here)}, self._report
+
+    @property
+    def key_holder(self) -> str:
+        return self._site.job.run.key_holder
+
+    def play(self, play: Callable[..., Any], *, parties: Sequence[str]) -> dict[str, Any]:
+        """Play the own side of an association, after telling the others."""
+        self._tell({"step": _ASSOCIATION, "base": 0})
+        here = self._channel.within(f"part {self._number}")
+        self._number += 1
+        mine, run = self._site, self._site.job.run
+        aligned = tuple(mine.job.aligned_before(mine.number))
+        terms = sites.Terms(aligned, run.key_holder, run.scheme, run.security)
+        standing = sites.Standing(mine.share(), aligned)
+        own = sites.Site(mine.me, terms, mine.private, mine.table, standing)
+        return {mine.me: play(own, here)}
 
     def end(self) -> None:
         self._tell({"step": _END, "base": 0})

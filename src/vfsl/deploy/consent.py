@@ -12,10 +12,7 @@ from typing import Literal
 from vfsl.completion.completing import Settings
 from vfsl.deploy.config import DISCLOSURES, OUTPUTS, PARTY_FILE, PartyFile
 from vfsl.deploy.job import SharedJob
-from vfsl.estimators import LogisticRegression
-from vfsl.estimators.exposure import LABEL_NOISE, LOOK_NOISE, RARE_ROWS_PER_COLUMN
-from vfsl.estimators.linear_model import LinearModel
-from vfsl.estimators.trees import TreeModel
+from vfsl.estimators import Estimator
 from vfsl.job.schema import CompleteStep, PuStep, Step, TrainStep
 from vfsl.pu import PRESETS, BagLogistic
 
@@ -29,11 +26,7 @@ def asks_of(step: Step) -> list[tuple[What, str]]:
     asks: list[tuple[What, str]] = []
     if isinstance(step, TrainStep):
         model = step.estimator()
-        if getattr(model, "solver", "") == "one-shot":
-            asks.append(("disclosure", "cross-gram"))
-        asks += _asks_of_linear(model)
-        if isinstance(model, TreeModel):
-            asks.append(("disclosure", "tree partitions"))
+        asks += model.asks() if isinstance(model, Estimator) else ()
         asks.append(("output", "predictions"))
     if isinstance(step, PuStep):
         if (step.row_lists or PRESETS[step.preset]["row_lists"]) == "seed":
@@ -48,19 +41,6 @@ def asks_of(step: Step) -> list[tuple[What, str]]:
     if isinstance(step, CompleteStep):
         asks += _asks_of_completion(step.method().settings())
     return asks
-
-
-def _asks_of_linear(model: object) -> Iterator[tuple[What, str]]:
-    """What a linear model shows, and what it shows by having less protection than the default."""
-    if isinstance(model, LogisticRegression) and model.refine > 0:
-        yield "disclosure", "training scores"
-        if model.look_noise < LOOK_NOISE:
-            yield "disclosure", "exact training scores"
-    quiet = isinstance(model, LogisticRegression) and model.label_noise < LABEL_NOISE
-    if isinstance(model, LinearModel) and (
-        quiet or model.rare_rows_per_column < RARE_ROWS_PER_COLUMN
-    ):
-        yield "disclosure", "rare labels"
 
 
 def _asks_of_completion(how: Settings) -> Iterator[tuple[What, str]]:

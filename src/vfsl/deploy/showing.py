@@ -14,8 +14,7 @@ from vfsl.deploy.budget import Hidden, KeptBudget, RunBudget, what_to_do
 from vfsl.deploy.config import PARTY_FILE, PartyFile
 from vfsl.deploy.job import SharedJob
 from vfsl.deploy.view import Site
-from vfsl.estimators import LogisticRegression
-from vfsl.estimators.linear_model import LinearModel
+from vfsl.estimators import Estimator
 from vfsl.job.schema import CompleteStep, PuStep, Step, TrainStep
 from vfsl.record import fingerprint
 
@@ -103,7 +102,5 @@ def _numbers_per_row(step: Step) -> int:
     """The fewest scores of each row that a step shows its label holder."""
     if isinstance(step, TrainStep):
         model = step.estimator()
-        if isinstance(model, LogisticRegression):
-            return 1 + (model.refine if model.look_noise == 0 else 0)
-        return 1 if isinstance(model, LinearModel) else 0
+        return model.numbers_per_row() if isinstance(model, Estimator) else 0
     return 1 if isinstance(step, PuStep) and step.base == "lr" else 0

@@ -22,10 +22,8 @@ from vfsl.data import write_table
 from vfsl.deploy.complete import complete_step
 from vfsl.deploy.view import Outcome, Site
 from vfsl.errors import ConfigError
-from vfsl.estimators import LinearRegression, save_model
-from vfsl.estimators.base import StepReport
-from vfsl.estimators.saved import Model, save_shares
-from vfsl.estimators.trees import TreeModel
+from vfsl.estimators import Estimator, save_model
+from vfsl.estimators.saved import save_shares
 from vfsl.evidence import RISA
 from vfsl.job.schema import AlignStep, PuStep, Step, TrainStep
 from vfsl.parts import ModelShare, Part, Roles
@@ -64,16 +62,15 @@ def train_step(site: Site, channel: Channel, step: TrainStep) -> Outcome:
     model = step.estimator()
     if isinstance(model, RISA):  # refused with the job already
         raise ConfigError("Deployments do not train 'risa'.")
-    if isinstance(model, TreeModel):
-        model = replace(model, checkpoints=site.state / f"step-{site.number}-trees")
     roles = site.roles(step.label[0], model.work(site.feature_holders))
     settings = {"model": model.name, "label": list(step.label), "scheme": roles.scheme}
-    taking_part = roles.everyone if _has_key_holder(model) else roles.data_holders
+    taking_part = roles.everyone if model.needs_key_holder else roles.data_holders
     if site.me not in taking_part:
         return Outcome(f"train {model.name}", settings)
     part = site.part(step.label)
     rng = site.private_rng(model.name)
-    share = model.train(channel.within("train"), part, roles=roles, rng=rng)
+    kept = Checkpoints(site.state / f"step-{site.number}-model", step.model)
+    share = model.train(channel.within("train"), part, roles=roles, rng=rng, kept=kept)
     model.label_ = step.label
     if share is not None:
         model.shares_ = {site.me: share}
@@ -88,7 +85,7 @@ def train_step(site: Site, channel: Channel, step: TrainStep) -> Outcome:
 def _predict(
     site: Site,
     channel: Channel,
-    model: Model,
+    model: Estimator,
     part: Part | None,
     share: ModelShare | None,
     roles: Roles,
@@ -98,62 +95,21 @@ def _predict(
     Of trees the label holder has the scores of these rows from training: nobody is asked.
     """
     scores: Array | None = None
-    if not isinstance(model, TreeModel):
+    if not model.knows_training_scores:
         scores = model.score_rows(channel, part, share, roles=roles)
     elif share is not None and site.me == roles.label_holder:
         scores = model.training_scores(share)
     if site.me != roles.label_holder or part is None or share is None or scores is None:
         return {}
-    answered = _Answered(roles, part, scores)
-    model.shares_ = dict.fromkeys(roles.data_holders, share)
     label = model.label_[1]
-    if isinstance(model, LinearRegression) or getattr(model, "task", "") == "regression":
-        columns: dict[str, Array] = {f"predicted {label}": model.predict(answered)}
-    else:
-        chances = model.predict_proba(answered)
-        columns = {f"predicted {label}": model.classes_[chances.argmax(axis=1)]}
-        columns |= {f"p({label}={c})": p for c, p in zip(model.classes_, chances.T, strict=True)}
+    columns: dict[str, Array] = {f"predicted {label}": model.to_predictions(share, scores)}
+    if model.predicts == "classes":
+        chances, classes = model.to_probabilities(share, scores), share.state["classes"]
+        columns |= {f"p({label}={c})": p for c, p in zip(classes, chances.T, strict=True)}
     rows = site.own_table().take(part.rows)
     frame = rows.to_frame()[list(rows.id_columns)].assign(**columns)
     write_table(frame, site.work / f"predictions-{site.number}.csv")
-    return answered.metrics
-
-
-class _Answered:
-    """A federation whose scores are there already, so that a model turns them into predictions.
-
-    It runs nothing: the label holder got the scores over its own channel, and only its own part
-    and share are behind all names here.
-    """
-
-    def __init__(self, roles: Roles, part: Part, scores: Array) -> None:
-        self._roles, self._part, self._scores = roles, part, scores
-        self.metrics: Mapping[str, Any] = {}
-
-    def roles(self, label_holder: str, work: str) -> Roles:
-        return self._roles
-
-    def parts(self, label: tuple[str, str], weights: Array | None = None) -> dict[str, Part]:
-        return dict.fromkeys(self._roles.data_holders, self._part)
-
-    def private_rng(self, party: str, purpose: str) -> np.random.Generator:
-        raise ConfigError("Predictions draw nothing.")
-
-    def run(
-        self, step: str, roles: Mapping[str, Callable[[Channel], Any]], settings: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], StepReport]:
-        return {self._roles.label_holder: self._scores}, self._report
-
-    def _report(
-        self,
-        *,
-        metrics: Mapping[str, Any] | None = None,
-        rounds: tuple[Mapping[str, Any], ...] = (),
-        stop_reason: str | None = None,
-        notes: tuple[str, ...] = (),
-        details: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.metrics = metrics or {}
+    return model.measure_quality(share, scores, part.target)
 
 
 def pu_step(site: Site, channel: Channel, step: PuStep) -> Outcome:
@@ -233,10 +189,6 @@ def _deliver(
         frame = pd.DataFrame({"id": received.index.to_numpy(), "score": received.to_numpy()})
         path = site.work / f"reliable-positives-{site.number}.csv"
         write_table(frame, path, foreign=["id"])
-
-
-def _has_key_holder(model: Model) -> bool:
-    return getattr(model, "keys", "key-holder") == "key-holder"
 
 
 # One line a kind of step: the "do" of a job file, and who plays this party's part in it.

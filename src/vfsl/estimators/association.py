@@ -24,34 +24,36 @@ the feature holder can test a guess about which rows these are. Declare such col
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from vfsl.channel import Channel, expect_array, expect_integer
+from vfsl.channel import Channel, expect_array
 from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
-from vfsl.data import PartyTable, check_labels
+from vfsl.crypto.fixed import shift
+from vfsl.data import Kind, PartyTable, check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
-from vfsl.estimators.base import WithTables
-from vfsl.estimators.descent import Integers
-from vfsl.estimators.exchange import receive_key, send_fresh_key
-from vfsl.estimators.ranks import (
-    AGGREGATES,
-    Derived,
-    Profile,
-    aggregated,
-    derive,
-    rank_bound,
-    strength_matrix,
+from vfsl.estimators.exchange import MOST, MOST_ROWS, receive_count, receive_key, send_fresh_key
+from vfsl.federation import Federation
+from vfsl.params import check_params, documented, param, settings_of
+from vfsl.parts import Part, Roles
+from vfsl.site import Site
+from vfsl.values import (
+    Aggregate,
+    Array,
+    Ciphertext,
+    Disclosure,
+    Disclosures,
+    Floats,
+    Integers,
+    Masked,
 )
-from vfsl.parts import Part, Roles, Rows
-from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Masked
 
 DISCLOSURES: Disclosures = {
     "public key": Disclosure(dict, "the public key of this run"),
@@ -73,57 +75,37 @@ DISCLOSURES: Disclosures = {
     ),
 }
 
-MOST_DECIMALS = 4
-# Cells of one message: about 130 MB under bfv.
-_BLOCK_CELLS = 1 << 21
-_MOST_COLUMNS = 10**6
+LEAST_ROWS = 10  # of a group
+_PRODUCT_BITS = 56  # inner products stay below 2 to this power, which every scheme can hold
+_CHUNK_CELLS = 1 << 21  # of one message: about 130 MB under bfv
 
 # Orders that protect come from the operating system; no result depends on them.
 _protecting = secrets.SystemRandom()
 
 
-class _Share(Protocol):
-    @property
-    def overlap(self) -> Rows: ...
-
-
-class _Plan(Protocol):
-    def __getitem__(self, party: str, /) -> _Share: ...
-
-
-class Aligned(WithTables, Protocol):
-    """A federation whose rows are aligned."""
-
-    @property
-    def plan(self) -> _Plan | None: ...
-
-
+@documented
 @dataclass
 class Association:
-    """How strongly one party's columns go with another's: which of them could be predicted.
-
-    Parameters
-    ----------
-    aggregate : {"mean", "max", "top-k"}
-        How the associations with all given columns become one number: their mean (as in FedPSG-PUM;
-        over many columns it rarely passes 0.5), the largest, or the mean of the ``k`` largest.
-    k : int
-        For "top-k"; all columns if there are fewer.
-    decimals : int
-        Digits behind the point of the numbers that leave, 0 to 4.
-    rows_per_column : int
-        Refuse to work on fewer common rows than this many times the derived columns of the given
-        party: with as many columns as rows it could solve the products for the other's cells.
-    """
+    """How strongly one party's columns go with another's: which of them could be predicted."""
 
     name: ClassVar[str] = "association"
 
-    aggregate: str = "mean"
-    k: int = 3
-    decimals: int = 2
-    rows_per_column: int = 10
+    aggregate: Literal["mean", "max", "top-k"] = param(
+        "mean",
+        "How the associations with all given columns become one number: their mean (as in "
+        "FedPSG-PUM; over many columns it rarely exceeds 0.5), the largest one, or the mean of the "
+        "k largest.",
+    )
+    k: int = param(3, "How many columns 'top-k' averages; all if there are fewer.", ge=1)
+    decimals: int = param(2, "Decimal places of the numbers that leave.", ge=0, le=4)
+    rows_per_column: int = param(
+        10,
+        "Refuse to work on fewer common rows than this many per derived column of the given party: "
+        "with as many columns as rows it could solve the products for the other's cells.",
+        ge=2,
+    )
 
-    def measure(self, fed: Aligned, given: str = "A", missing: str = "B") -> pd.Series[float]:
+    def measure(self, fed: Federation, given: str = "A", missing: str = "B") -> pd.Series[float]:
         """How strongly each column of ``missing`` goes with those of ``given``.
 
         Parameters
@@ -138,29 +120,33 @@ class Association:
         Series
             From 0 to 1, rounded, by column of ``missing``, in the order of its table.
         """
-        self._check()
-        roles = fed.roles(missing, "association")
-        if fed.plan is None or given not in roles.feature_holders:
+        check_params(self)
+        others = fed.roles(missing, self.name).feature_holders
+        if given not in others:
             raise ConfigError(
                 f"The given parameter of measure must be an aligned party other than {missing!r}: "
-                f"{', '.join(roles.feature_holders)}. Got {given!r} instead."
+                f"{', '.join(others)}. Got {given!r} instead."
             )
         check_labels(fed.tables, (given, missing))
-        roles = replace(roles, feature_holders=(given,))
-        parts = {
-            party: Part(fed.tables[party], fed.plan[party].overlap) for party in roles.data_holders
-        }
-        jobs = {
-            party: partial(self.train, part=parts.get(party), roles=roles)
-            for party in roles.everyone
-        }
-        settings = {"given": given, "missing": missing, "aggregate": self.aggregate, "k": self.k}
-        settings |= {"decimals": self.decimals, "rows_per_column": self.rows_per_column}
-        settings |= {"scheme": roles.scheme, "security": roles.security}
-        results, report = fed.run("association", jobs, settings)
+        results = fed.play(
+            partial(self.compare, given=given, missing=missing),
+            parties=(missing, given, fed.key_holder),
+        )
         strengths: pd.Series[float] = results[missing]
-        report(metrics={"columns": len(strengths)})
         return strengths
+
+    def compare(
+        self, site: Site, channel: Channel, given: str, missing: str
+    ) -> pd.Series[float] | pd.DataFrame | None:
+        """One party's whole side, wherever that party is; it returns what `train` does."""
+        roles = replace(site.roles(missing, self.name), feature_holders=(given,))
+        settings = {"given": given, "missing": missing, **settings_of(self)}
+        settings |= {"scheme": roles.scheme, "security": roles.security}
+        with site.records(self.name, channel, settings) as outcome:
+            found = self.train(channel, site.part(), roles=roles)
+            if found is not None and site.me == missing:
+                outcome.metrics = {"columns": len(found)}
+        return found
 
     def train(
         self,
@@ -168,7 +154,6 @@ class Association:
         part: Part | None,
         *,
         roles: Roles,
-        rng: np.random.Generator | None = None,
     ) -> pd.Series[float] | pd.DataFrame | None:
         """One party's side.
 
@@ -179,7 +164,7 @@ class Association:
             association of its columns (down) with the nameless ones (across); None at the key
             holder.
         """
-        self._check()
+        check_params(self)
         if len(roles.feature_holders) != 1:
             raise ConfigError(
                 "An association is between one label holder and one feature holder. "
@@ -191,31 +176,31 @@ class Association:
             return None
         if part is None:
             raise ConfigError(f"Party {channel.me!r} needs a part of the data to compare.")
-        table = _checked(channel.me, part)
+        table = _common_rows(channel.me, part)
         key = receive_key(channel, roles)
         if channel.me == roles.label_holder:
-            return self._missing(channel, table, roles, key)
-        return self._given(channel, table, roles, key)
+            return self._hold_missing(channel, table, roles, key)
+        return self._hold_given(channel, table, roles, key)
 
     def _hold_key(self, channel: Channel, roles: Roles) -> None:
         secret = send_fresh_key(channel, roles)
         (given,) = roles.feature_holders
-        rows = _announced(channel, roles.label_holder, "rows", 1 << 40)
-        down = _announced(channel, roles.label_holder, "columns", _MOST_COLUMNS)
-        across = _announced(channel, given, "columns", _MOST_COLUMNS)
-        # Asked again here, on the word of the party whose cells are at stake.
+        rows = receive_count(channel, roles.label_holder, "rows", 1, MOST_ROWS)
+        down = receive_count(channel, roles.label_holder, "columns", 1, MOST)
+        across = receive_count(channel, given, "columns", 1, MOST)
+        # Checked again here, on the word of the party whose cells are at stake.
         self._check_rows(given, rows, across)
         holder = KeyHolder(secret, {"products": (down, across)})
         request = channel.receive(given, "products")
         channel.send(given, "opened products", holder.open("products", request))
 
-    def _missing(
+    def _hold_missing(
         self, channel: Channel, table: PartyTable, roles: Roles, key: PublicKey
     ) -> pd.Series[float]:
         """Send nameless columns in a secret order; learn their rounded strengths."""
         (given,) = roles.feature_holders
         names = _protecting.sample(table.features, len(table.features))
-        sources = [_shuffled(derive(table.column(name), table.kinds[name])) for name in names]
+        sources = [_shuffle_groups(derive(table.column(name), table.kinds[name])) for name in names]
         columns = np.hstack([source.columns for source in sources])
         channel.send(roles.key_holder, "rows", len(columns))
         channel.send(roles.key_holder, "columns", columns.shape[1])
@@ -226,8 +211,8 @@ class Association:
         # The key holder opens products with no more columns than this many rows allow.
         most = len(columns) // self.rows_per_column
         channel.release(given, "products of columns", len(lengths) + columns.shape[1] * most)
-        for number, block in enumerate(_blocks(columns, columns.shape[1])):
-            encrypted = key.encrypt(block, use="inner", bound=bound)
+        for number, chunk in enumerate(_split_rows(columns, columns.shape[1])):
+            encrypted = key.encrypt(chunk, use="inner", bound=bound)
             channel.within(f"block {number}").send(given, "derived columns", encrypted.to_wire())
         value = channel.receive(given, "strengths").payload
         answer = expect_array(
@@ -239,7 +224,7 @@ class Association:
         ordered = [named[name] for name in table.features]
         return pd.Series(ordered, index=pd.Index(table.features), name="strength", dtype=float)
 
-    def _given(
+    def _hold_given(
         self, channel: Channel, table: PartyTable, roles: Roles, key: PublicKey
     ) -> pd.DataFrame:
         """Form inner products with nameless encrypted columns; return one number for each."""
@@ -253,15 +238,15 @@ class Association:
         width = sum(len(profile.lengths) for profile in nameless)
         products = (
             _receive_columns(
-                channel.within(f"block {number}"), other, key, (len(block), width)
-            ).inner(block)
-            for number, block in enumerate(_blocks(columns, width))
+                channel.within(f"block {number}"), other, key, (len(chunk), width)
+            ).inner(chunk)
+            for number, chunk in enumerate(_split_rows(columns, width))
         )
         request, mask = reduce(add, products).masked()
         channel.send(roles.key_holder, "products", request)
         opened = mask.remove(channel.receive(roles.key_holder, "opened products"))
-        matrix = strength_matrix(opened, nameless, [source.profile for source in own], rows)
-        answer = np.round(aggregated(matrix, self.aggregate, self.k), self.decimals)
+        matrix = measure_strengths(opened, nameless, [source.profile for source in own], rows)
+        answer = np.round(aggregate_strengths(matrix, self.aggregate, self.k), self.decimals)
         channel.release(other, "strengths", len(answer))
         channel.send(other, "strengths", Aggregate(answer))
         return pd.DataFrame(matrix, index=pd.Index(table.features))
@@ -276,42 +261,24 @@ class Association:
                 "columns or groups, or more rows."
             )
 
-    def _check(self) -> None:
-        if self.aggregate not in AGGREGATES:
-            raise ConfigError(
-                f"The aggregate parameter of Association must be one of {', '.join(AGGREGATES)}. "
-                f"Got {self.aggregate!r} instead."
-            )
-        for name, low, high in (
-            ("k", 1, _MOST_COLUMNS),
-            ("decimals", 0, MOST_DECIMALS),
-            ("rows_per_column", 2, 1 << 40),
-        ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise ConfigError(
-                    f"The {name} parameter of Association must be an integer from {low} to {high}. "
-                    f"Got {value!r} instead."
-                )
 
-
-def _shuffled(source: Derived) -> Derived:
+def _shuffle_groups(source: Derived) -> Derived:
     """The same column with its groups in a secret order: theirs would tell about names or rows."""
     count = source.columns.shape[1]
     return replace(source, columns=source.columns[:, _protecting.sample(range(count), count)])
 
 
-def _blocks(columns: npt.NDArray[np.int32], width: int) -> Iterator[Integers]:
-    """Runs of rows, one a message: equally long, so that their encrypted products add up.
+def _split_rows(columns: npt.NDArray[np.int32], width: int) -> Iterator[Integers]:
+    """Chunks of rows, one per message: equally long, so that their encrypted products add up.
 
-    ``width`` is the number of encrypted columns, which both sides know; zeros fill the last run.
+    ``width`` is the number of encrypted columns, which both sides know; zeros fill the last chunk.
     """
     rows = len(columns)
-    count = -(-rows * width // _BLOCK_CELLS)
+    count = -(-rows * width // _CHUNK_CELLS)
     length = -(-rows // count)
     for start in range(0, rows, length):
-        run = columns[start : start + length].astype(np.int64)
-        yield np.pad(run, ((0, length - len(run)), (0, 0)))
+        chunk = columns[start : start + length].astype(np.int64)
+        yield np.pad(chunk, ((0, length - len(chunk)), (0, 0)))
 
 
 def _receive_profiles(channel: Channel, sender: str, rows: int) -> list[Profile]:
@@ -324,7 +291,7 @@ def _receive_profiles(channel: Channel, sender: str, rows: int) -> list[Profile]
     ).astype(np.int64)
     possible = (groups == 0) | ((groups >= 2) & (groups <= rows))
     widths = np.where(groups > 0, groups - 1, 1)
-    if not groups.size or not possible.all() or widths.sum() > _MOST_COLUMNS:
+    if not groups.size or not possible.all() or widths.sum() > MOST:
         raise ProtocolError(f"Party {sender!r} sent numbers of groups that no column has.", sender)
     lengths = expect_array(
         channel.receive(sender, "lengths").payload,
@@ -356,11 +323,7 @@ def _receive_columns(
     return encrypted
 
 
-def _announced(channel: Channel, sender: str, name: str, high: int) -> int:
-    return expect_integer(channel.receive(sender, name), sender=sender, name=name, low=1, high=high)
-
-
-def _checked(party: str, part: Part) -> PartyTable:
+def _common_rows(party: str, part: Part) -> PartyTable:
     """The common rows of a party's table, if there is anything to compare."""
     if not part.table.features:
         raise DataError(
@@ -369,3 +332,144 @@ def _checked(party: str, part: Part) -> PartyTable:
     if not len(part.rows):
         raise DataError(f"Party {party!r} has no rows in common with the other; align others.")
     return part.table.take(part.rows)
+
+
+# ---- columns as integers, and measures as functions of their inner products ----------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Derived:
+    """One column as integer columns.
+
+    ``groups`` is 0 for a numeric column, with its ranks as the only integer column. Otherwise there
+    is an indicator for each group but the largest, whose sums follow from the others.
+    """
+
+    columns: npt.NDArray[np.int32]
+    groups: int = 0
+
+    @property
+    def profile(self) -> Profile:
+        return Profile(self.groups, (self.columns.astype(np.int64) ** 2).sum(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """What the feature holder knows of any column, its own or a nameless one.
+
+    ``lengths`` are the squared lengths of the derived columns: for an indicator its number of rows.
+    """
+
+    groups: int
+    lengths: Integers
+
+    def totals(self, rows: int) -> Integers:
+        """The sum of each derived column, the largest group's included."""
+        if not self.groups:
+            return np.zeros(1, dtype=np.int64)
+        return np.append(self.lengths, rows - self.lengths.sum())
+
+
+def derive(values: pd.Series[Any], kind: Kind) -> Derived:
+    """The integer columns of one column; a constant one becomes zeros."""
+    codes = np.asarray(pd.factorize(values, sort=True)[0], dtype=np.int64)
+    if kind is Kind.NUMERIC:
+        return Derived(centre_ranks(codes).astype(np.int32)[:, None])
+    groups = merge_small_groups(codes)
+    sizes = np.bincount(groups)
+    if len(sizes) < 2:
+        return Derived(np.zeros((len(codes), 1), dtype=np.int32))
+    # The largest: coarse ranks need not add up to zero, and what is left over hardly counts there.
+    kept = np.delete(np.arange(len(sizes)), sizes.argmax())
+    return Derived((groups[:, None] == kept).astype(np.int32), len(sizes))
+
+
+def centre_ranks(codes: Integers) -> Integers:
+    """Twice the rank of each value less the mean rank, ties averaged; 0 for a missing cell.
+
+    ``codes`` number the different values in their order, −1 is missing. With more than 2^18 rows
+    ranks are divided by a power of two, the same at all parties, so that products fit.
+    """
+    seen = codes[codes >= 0]
+    counts = np.bincount(seen)
+    # c equal values up to rank e have the mean rank e − (c − 1)/2; that of all is (n + 1)/2.
+    doubled = 2 * np.cumsum(counts) - counts - len(seen)
+    return np.asarray(shift(np.append(doubled, 0)[codes], _coarsening(len(codes))))
+
+
+def rank_bound(rows: int) -> int:
+    """A bound on derived values, from the number of rows alone."""
+    return 1 << (rows.bit_length() - _coarsening(rows))
+
+
+def _coarsening(rows: int) -> int:
+    """By how many bits ranks are shifted: rows · rank² must stay below 2^_PRODUCT_BITS."""
+    bits = rows.bit_length()
+    return max(bits - (_PRODUCT_BITS - bits) // 2, 0)
+
+
+def merge_small_groups(codes: Integers, least: int = LEAST_ROWS) -> Integers:
+    """Groups of at least ``least`` rows, numbered from 0; −1 (missing) is a group like others.
+
+    Smaller groups become one; if that is still too small, it joins the smallest other group.
+    """
+    _, groups = np.unique(codes, return_inverse=True)
+    sizes = np.bincount(groups)
+    small = sizes < least
+    if not small.any():
+        return np.asarray(groups, dtype=np.int64)
+    target = int(np.flatnonzero(small)[0])
+    if sizes[small].sum() < least and not small.all():
+        target = int(np.where(small, len(groups) + 1, sizes).argmin())
+    _, merged = np.unique(np.where(small[groups], target, groups), return_inverse=True)
+    return np.asarray(merged, dtype=np.int64)
+
+
+def measure_strength(products: Integers, missing: Profile, given: Profile, rows: int) -> float:
+    """The association of two columns, from 0 to 1.
+
+    ``products`` are the inner products of the one's derived columns (down) with the other's. All
+    measures are √(Σ product² / (length · length)), where both sides are centred.
+    """
+    down, across = missing.totals(rows), given.totals(rows)
+    table = products
+    if given.groups:
+        rest = down[: len(table), None] - table.sum(axis=1, keepdims=True)
+        table = np.hstack([table, rest])
+    if missing.groups:
+        table = np.vstack([table, across - table.sum(axis=0)])
+    down = down if missing.groups else missing.lengths
+    across = across if given.groups else given.lengths
+    # Products of two lengths pass int64, so floats from here on.
+    centred, scale = table.astype(np.float64), np.outer(down.astype(np.float64), across)
+    most = 1
+    if missing.groups and given.groups:
+        centred = centred - scale / rows
+        most = min(missing.groups, given.groups) - 1
+    terms = np.divide(centred**2, scale, out=np.zeros_like(scale), where=scale > 0)
+    # Sorted, so that the secret order of groups does not show in the last digit.
+    explained = float(np.sort(terms, axis=None).sum()) / most
+    return float(np.sqrt(np.clip(explained, 0.0, 1.0)))
+
+
+def aggregate_strengths(strengths: Floats, how: str, k: int) -> Floats:
+    """One number for each missing column (across) from those of all given columns (down)."""
+    if how == "mean":
+        return np.asarray(strengths.mean(axis=0))
+    ordered = -np.sort(-strengths, axis=0)
+    return np.asarray(ordered[: 1 if how == "max" else k].mean(axis=0))
+
+
+def measure_strengths(
+    products: Array, missing: Sequence[Profile], given: Sequence[Profile], rows: int
+) -> Floats:
+    """The association of each given column (down) with each missing column (across)."""
+    downs = np.cumsum([0, *(len(profile.lengths) for profile in missing)])
+    acrosses = np.cumsum([0, *(len(profile.lengths) for profile in given)])
+    matrix = np.zeros((len(given), len(missing)))
+    for q, theirs in enumerate(missing):
+        band = products[downs[q] : downs[q + 1]]
+        for a, own in enumerate(given):
+            cell = band[:, acrosses[a] : acrosses[a + 1]]
+            matrix[a, q] = measure_strength(cell, theirs, own, rows)
+    return matrix

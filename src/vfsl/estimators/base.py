@@ -1,27 +1,191 @@
-"""What federated estimators share: roles, parts of the data, the federation they run on."""
+"""What a federated estimator is: what users call, what every party plays, what it says of itself.
+
+A new estimator is a dataclass whose parameters are declared by :func:`vfsl.params.param`. It writes
+`Estimator.train` and `Estimator.score_rows`, a party's sides of the two protocols, and declares
+what its scores are; the rest is here. An entry point in the group ``vfsl.estimators`` makes it
+known by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import pandas as pd
+from scipy.special import expit, softmax
+from sklearn.metrics import r2_score, roc_auc_score
 
 from vfsl.channel import Channel
-from vfsl.data import PartyTable
-from vfsl.parts import ModelShare, Part, Roles
-from vfsl.values import Array
+from vfsl.data import check_labels
+from vfsl.errors import ConfigError, DataError
+from vfsl.federation import Federation
+from vfsl.params import check_params, settings_of
+from vfsl.parts import ModelShare, Part, Roles, places_in_training, scores_with_kept
+from vfsl.site import Site
+from vfsl.store import Checkpoints
+from vfsl.values import Array, Floats
+
+NOTHING_KEPT = Checkpoints(None)
+
+# What a step reveals or delivers beyond the defaults: its kind, and its name in party.toml.
+Ask = tuple[Literal["disclosure", "output"], str]
 
 
-class Estimator(Protocol):
-    """A federated estimator as methods that build on one see it: two roles of every party.
+class Estimator(ABC):
+    """A model of one party's label, trained and asked together with other parties.
 
-    ``scores_are`` says what its scores mean: "logit", "probability" or "value".
+    Attributes
+    ----------
+    shares_ : dict of ModelShare
+        Each party's part of the fitted model.
+    label_ : (party, column)
+    n_rounds_ : int
+    stop_reason_ : str or None
     """
 
-    name: ClassVar[str]
-    scores_are: ClassVar[str]
+    shares_: dict[str, ModelShare]
+    label_: tuple[str, str]
 
+    name: ClassVar[str]
+    """The name of the model in job files, in records and on disk."""
+
+    knows_training_scores: ClassVar[bool] = False
+    """Whether the label holder's fresh share has the scores of all training rows."""
+
+    keeps_checkpoints: ClassVar[bool] = False
+    """Whether a training that was interrupted goes on from what the parties kept."""
+
+    scores_need_key_holder: ClassVar[bool] = True
+    """Whether the key holder takes part in scoring."""
+
+    # ---- what it says of itself -----------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def predicts(self) -> Literal["classes", "numbers"]:
+        """Whether it predicts classes or numbers."""
+
+    @property
+    @abstractmethod
+    def scores_are(self) -> Literal["logit", "probability", "value"]:
+        """What `score_rows` returns: logits or probabilities of classes, or numbers."""
+
+    @property
+    def needs_key_holder(self) -> bool:
+        """Whether the key holder takes part in training."""
+        return True
+
+    def work(self, feature_holders: int, weighted: bool = False) -> str:
+        """The kind of work that picks the scheme where it was left to "auto"."""
+        return "linear"
+
+    def asks(self) -> tuple[Ask, ...]:
+        """What a training reveals that every party must have allowed, as ("disclosure", name)."""
+        return ()
+
+    def numbers_per_row(self) -> int:
+        """The fewest exact scores of each row that the label holder sees, in training and after."""
+        return 1
+
+    def check(self) -> None:
+        """Refuse parameters that cannot be used."""
+        check_params(self)
+
+    # ---- what users call ------------------------------------------------------------------------
+
+    def fit(self, fed: Federation, label: tuple[str, str], weights: Array | None = None) -> Self:
+        """Train on the aligned rows of a federation whose label is known.
+
+        Parameters
+        ----------
+        fed : Federation
+        label : (party, column)
+        weights : array, optional
+            Row weights in the common order, known to the label holder only; (rows,) or, to train
+            several models in the same rounds, (rows, models). They count relative to their mean.
+        """
+        self.check()
+        parts = fed.parts(label)
+        check_labels({party: part.table for party, part in parts.items()}, target=label)
+        weighted = weights is not None
+        roles = fed.roles(label[0], self.work(len(parts) - 1, weighted))
+        shares = fed.play(
+            partial(self.learn, label=label, weighted=weighted),
+            own={label[0]: {"weights": weights}},
+            parties=roles.everyone if self.needs_key_holder else roles.data_holders,
+        )
+        self.shares_ = {party: share for party, share in shares.items() if share is not None}
+        self.label_ = label
+        return self
+
+    def decision_function(self, fed: Federation) -> Array:
+        """Scores of the aligned rows in the common order, (rows, models · outputs).
+
+        Where the label holder has the scores of the training rows, only other rows are scored, and
+        if there are none, no message is sent. A model that was loaded has no training scores.
+        """
+        places, held = None, self.held_share
+        holder, parts = self.label_[0], fed.parts(self.label_)
+        if self.knows_training_scores and held.scores is not None:
+            places = places_in_training(self.shares_, parts, holder)
+        roles = fed.roles(holder, self.work(len(parts) - 1))
+        answers = fed.play(
+            partial(self.answer, label=self.label_, places=places),
+            own={party: {"share": share} for party, share in self.shares_.items()},
+            parties=roles.everyone if self.scores_need_key_holder else roles.data_holders,
+        )
+        return np.asarray(answers[holder])
+
+    def predict(self, fed: Federation) -> Array:
+        """The most probable class, or the expected number, of each aligned row."""
+        return self.to_predictions(self.held_share, self.decision_function(fed))
+
+    def predict_proba(self, fed: Federation) -> Array:
+        """Class probabilities of the aligned rows, in the common order.
+
+        Returns
+        -------
+        array
+            (rows, classes) in the order of ``classes_``; for several binary models trained
+            together, (rows, models) with the probability of the second class.
+        """
+        self.check_fitted()
+        if self.predicts == "numbers":
+            raise ConfigError(f"{type(self).__name__} was trained for a regression: use predict.")
+        return self.to_probabilities(self.held_share, self.decision_function(fed))
+
+    def score(self, fed: Federation) -> float:
+        """Accuracy, or R² of numbers, on the aligned rows whose label is known."""
+        found = self.predict(fed)
+        target = np.asarray(fed.parts(self.label_)[self.label_[0]].target)
+        known = ~pd.isna(target)
+        if self.predicts == "numbers":
+            return float(r2_score(target[known].astype(np.float64), found[known]))
+        return float((found[known] == np.asarray(target[known].tolist())).mean())
+
+    @property
+    def held_share(self) -> ModelShare:
+        """The label holder's share."""
+        self.check_fitted()
+        return self.shares_[self.label_[0]]
+
+    @property
+    def classes_(self) -> Array:
+        return np.asarray(self.held_share.state["classes"])
+
+    @property
+    def n_rounds_(self) -> int:
+        return len(self.held_share.rounds)
+
+    @property
+    def stop_reason_(self) -> str | None:
+        return self.held_share.stop_reason
+
+    # ---- what every party plays -----------------------------------------------------------------
+
+    @abstractmethod
     def train(
         self,
         channel: Channel,
@@ -29,55 +193,190 @@ class Estimator(Protocol):
         *,
         roles: Roles,
         rng: np.random.Generator | None = None,
+        kept: Checkpoints = NOTHING_KEPT,
     ) -> ModelShare | None:
-        """One party's side of training; its share, None at a party that holds no data."""
-        ...
+        """One party's side of training; its share, None at a party that holds no data.
 
+        ``rng`` is the party's private generator, ``kept`` what it has of an earlier attempt.
+        """
+
+    @abstractmethod
     def score_rows(
         self, channel: Channel, part: Part | None, share: ModelShare | None, *, roles: Roles
     ) -> Array | None:
         """One party's side of scoring; the scores at the label holder, None elsewhere."""
-        ...
 
-
-class StepReport(Protocol):
-    """What a federation keeps of a finished step."""
-
-    def __call__(
+    def learn(
         self,
+        site: Site,
+        channel: Channel,
+        label: tuple[str, str],
         *,
-        metrics: Mapping[str, Any] | None = None,
-        rounds: tuple[Mapping[str, Any], ...] = (),
-        stop_reason: str | None = None,
-        notes: tuple[str, ...] = (),
-        details: Mapping[str, Any] | None = None,
-    ) -> None: ...
+        weights: Array | None = None,
+        weighted: bool = False,
+    ) -> ModelShare | None:
+        """One party's whole side of training, wherever that party is: what `fit` lets it play.
+
+        ``weights`` are the label holder's; ``weighted`` says to all whether there are any.
+        """
+        roles = site.roles(label[0], self.work(len(site.standing.aligned) - 1, weighted))
+        settings = {"model": self.name, "label": list(label), **settings_of(self)}
+        settings |= {"scheme": roles.scheme, "security": roles.security}
+        with site.records(f"train {self.name}", channel, settings) as outcome:
+            share = self.train(
+                channel,
+                site.part(label, weights),
+                roles=roles,
+                rng=site.private_rng(self.name),
+                kept=site.checkpoints(self.name),
+            )
+            if share is not None:
+                outcome.rounds, outcome.stop_reason = share.rounds, share.stop_reason
+                outcome.notes, outcome.metrics = share.notes, self.training_metrics(share)
+        return share
+
+    def answer(
+        self,
+        site: Site,
+        channel: Channel,
+        label: tuple[str, str],
+        *,
+        share: ModelShare | None = None,
+        places: Array | None = None,
+    ) -> Array | None:
+        """One party's whole side of a prediction: scores of the aligned rows at the label holder.
+
+        ``places`` are those of the aligned rows among the training rows, −1 for a row that is to be
+        scored; without them all rows are scored.
+        """
+        roles = site.roles(label[0], self.work(len(site.standing.aligned) - 1))
+        part = site.part(label)
+        settings: dict[str, Any] = {"model": self.name}
+        if places is not None:
+            settings["new rows"] = int((places < 0).sum())
+        if self.scores_need_key_holder:
+            settings |= {"scheme": roles.scheme, "security": roles.security}
+        with site.records(f"predict {self.name}", channel, settings) as outcome:
+            scores: Array | None = None
+            if places is None:
+                scores = self.score_rows(channel, part, share, roles=roles)
+            elif (places < 0).any():
+                new = None if part is None else Part(part.table, part.rows[places < 0])
+                scores = self.score_rows(channel, new, share, roles=roles)
+            if site.me != label[0] or part is None or share is None:
+                return scores
+            if places is not None:
+                scores = scores_with_kept(share, places, scores)
+            outcome.metrics = self.measure_quality(share, np.asarray(scores), part.target)
+        return scores
+
+    # ---- how scores become predictions, at the label holder -------------------------------------
+
+    def to_values(self, share: ModelShare, scores: Array) -> Array:
+        """Scores of numbers in units of the target."""
+        return scores
+
+    def to_probabilities(self, share: ModelShare, scores: Array) -> Array:
+        """Class probabilities, as `predict_proba` returns them."""
+        classes = len(share.state["classes"])
+        if self.scores_are == "probability":  # those of classes one by one need not add up to 1
+            chances = np.clip(scores, 0.0, 1.0)
+            if classes > 2:
+                chances = chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-12)
+        else:
+            chances = np.asarray(expit(scores) if classes == 2 else softmax(scores, axis=1))
+        return np.hstack([1 - chances, chances]) if chances.shape[1] == 1 else chances
+
+    def to_predictions(self, share: ModelShare, scores: Array) -> Array:
+        """The most probable classes or the expected numbers, as `predict` returns them."""
+        if self.predicts == "numbers":
+            values = self.to_values(share, scores)
+            return values[:, 0] if values.shape[1] == 1 else values
+        classes, chances = np.asarray(share.state["classes"]), self.to_probabilities(share, scores)
+        if len(classes) == 2 and scores.shape[1] > 1:
+            return np.asarray(classes[(chances > 0.5).astype(int)])
+        return np.asarray(classes[chances.argmax(axis=1)])
+
+    def measure_quality(
+        self, share: ModelShare, scores: Array, target: Array | None
+    ) -> dict[str, float]:
+        """How good scores are on rows with a known label, for the record of the label holder.
+
+        R² and root mean squared error of numbers, AUC of two classes, accuracy of several; nothing
+        where several models were trained together.
+        """
+        known = ~pd.isna(np.asarray(target))
+        if target is None or known.sum() < 2:
+            return {}
+        scores, truth = scores[known], np.asarray(np.asarray(target)[known].tolist())
+        if self.predicts == "numbers":
+            if scores.shape[1] > 1:
+                return {}
+            truth, values = truth.astype(np.float64), self.to_values(share, scores)[:, 0]
+            rmse = float(np.sqrt(np.mean((values - truth) ** 2)))
+            return {"r2": float(r2_score(truth, values)), "rmse": rmse}
+        classes = share.state["classes"]
+        outputs = 1 if len(classes) == 2 else len(classes)
+        if scores.shape[1] > outputs or not set(truth.tolist()) <= set(classes):
+            return {}
+        if outputs > 1:
+            return {"accuracy": float((self.to_predictions(share, scores) == truth).mean())}
+        positive = truth == classes[1]
+        if positive.all() or not positive.any():
+            return {}
+        ranked = np.clip(scores, 0.0, 1.0) if self.scores_are == "probability" else scores
+        return {"auc": float(roc_auc_score(positive, ranked[:, 0]))}
+
+    def training_metrics(self, share: ModelShare) -> dict[str, float]:
+        """What the label holder knows of the model's quality from training alone."""
+        return {}
+
+    def training_scores(self, share: ModelShare) -> Array:
+        """The label holder's scores of the training rows, without a message, (rows, models)."""
+        if share.scores is None:
+            raise ConfigError("Only the label holder's fresh share knows the training scores.")
+        return share.scores
+
+    def check_fitted(self) -> None:
+        """Refuse a model without shares."""
+        if not hasattr(self, "shares_"):
+            raise ConfigError(f"{type(self).__name__} is not fitted yet: call fit first.")
 
 
-class Federated(Protocol):
-    """The little that estimators need of a federation."""
-
-    def roles(self, label_holder: str, work: str) -> Roles:
-        """Roles with that label holder, under the scheme for that kind of work."""
-        ...
-
-    def parts(self, label: tuple[str, str], weights: Array | None = None) -> dict[str, Part]:
-        """The aligned rows of every party; label and weights go to the label holder only."""
-        ...
-
-    def private_rng(self, party: str, purpose: str) -> np.random.Generator:
-        """Draws of one party for one purpose that no other party can repeat."""
-        ...
-
-    def run(
-        self, step: str, roles: Mapping[str, Callable[[Channel], Any]], settings: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], StepReport]:
-        """Run roles together as one step; their results, and where to report the outcome."""
-        ...
+# ---- row weights and labels ----------------------------------------------------------------------
 
 
-class WithTables(Federated, Protocol):
-    """A federation that also has the tables of the parties that take part here."""
+def scale_weights(weights: Array | None, rows: int) -> Floats:
+    """Row weights as (rows, models) with mean 1, so that how many rows count shows nowhere."""
+    if weights is None:
+        return np.ones((rows, 1))
+    try:
+        values = two_dimensional(np.asarray(weights, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise DataError("Row weights must be numbers, one for each row and model.") from None
+    if len(values) != rows or not np.isfinite(values).all() or (values < 0).any():
+        raise DataError(
+            f"Row weights must be {rows} finite numbers of at least 0 for each model; "
+            f"got shape {values.shape}."
+        )
+    if (values.sum(axis=0) == 0).any():
+        raise DataError("Row weights must not all be 0 for a model.")
+    return np.asarray(values / values.mean(axis=0))
 
-    @property
-    def tables(self) -> Mapping[str, PartyTable]: ...
+
+def two_dimensional(values: Floats) -> Floats:
+    return values[:, None] if values.ndim == 1 else values
+
+
+def find_labelled(party: str, target: Array | None) -> Array:
+    """Which rows have a label (all of their labels, where there are several)."""
+    if target is None:
+        raise ConfigError(f"Party {party!r} holds the label but was given no target.")
+    missing = pd.isna(np.asarray(target))
+    known = ~missing if missing.ndim == 1 else ~missing.any(axis=1)
+    if known.sum() < 2:
+        raise DataError(
+            f"Party {party!r} has {int(known.sum())} aligned rows with a known label; "
+            "at least 2 are needed."
+        )
+    return np.asarray(known)

@@ -1,29 +1,30 @@
-"""One party's side of federated least squares: conjugate gradients on its own block of columns.
+"""The arithmetic of federated least squares: conjugate gradients on blocks of columns; no messages.
 
-Pure arithmetic, no messages. T models over the same columns are trained together; model t minimises
+T models over the same columns are trained together; model t minimises
 ½ Σ vₜ(Xwₜ − yₜ)²/N + ½ Σ penalty wₜ² with row weights vₜ. Every party holds a block of X and w; a
 round yields each party its block of the gradients at common trial points. Preconditioned by each
 party's own Gram matrix, conjugate gradients need tens of rounds where plain descent needs hundreds;
-all that must be summed across parties are three numbers a round and model.
+only three numbers per round and model must be summed across parties.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from vfsl.crypto.fixed import decode, encode, shift
-from vfsl.errors import BoundExceeded
+from vfsl.errors import BoundExceeded, DataError
+from vfsl.estimators.privacy import LOOK_NOISE, RARE_ROWS_PER_COLUMN, Rarest
+from vfsl.parts import Roles
+from vfsl.values import Floats, Integers
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-# Eigenvalues below this share of the largest are directions that the columns do not span.
+# Eigenvalues below this fraction of the largest are directions that the columns do not span.
 _RANK_CUT = 1e-10
-_FINE = 1e-9  # share of the first gain below which rounding may show
+_FINE = 1e-9  # fraction of the first gain below which rounding may show
 _PATIENCE = 10  # rounds without a better gain before the search gives up there
 
 
@@ -52,19 +53,19 @@ class Width:
 
         A residual is the sum of the target and the scores of the label holder and ``holders``
         others; the absolute values of a standardised column add up to at most its rows. Rounding
-        errors of columns and scores weigh about the same in the result, so they get equal shares.
-        Products of ciphertexts with row weights take a third share; bfv, whose plaintext space is
-        the smallest, holds two bits more in the slots that they need.
+        errors of columns and scores weigh about the same in the result, so both get as many bits.
+        So do row weights where ciphertexts are multiplied by them; bfv, whose plaintext space is
+        the smallest, holds two bits more in the slots that these products need.
         """
         spread = 6 if weighted else 0
         capacity = 59 if products else 57
         total = int(np.ceil(capacity - np.log2(2 + holders))) - 1
         spare = total - score_range - spread - int(np.ceil(np.log2(max(rows, 2))))
-        share = spare // (3 if products else 2)
+        each = spare // (3 if products else 2)
         return cls(
-            columns=share,
-            scores=share if products else spare - share,
-            row_weights=share if products else 0,
+            columns=each,
+            scores=each if products else spare - each,
+            row_weights=each if products else 0,
             score_range=score_range,
             row_weight_range=spread,
         )
@@ -79,8 +80,104 @@ class Width:
         return self.columns + self.scores + self.row_weights
 
 
+@dataclass(frozen=True)
+class Program:
+    """What all parties know of a training beforehand.
+
+    Parameters
+    ----------
+    l2 : float
+    max_rounds : int
+        Of each stage.
+    tolerance : float
+    stages : int
+        Descents one after the other; the label holder sees the total scores between two of them and
+        sets new targets and row weights.
+    weighted : bool
+        Whether rows have weights in the first stage, as the label holder announces; later stages
+        always have.
+    rows_per_column : int
+        Least number of rows for each column of the widest party.
+    rare_rows_per_column : float
+        Least number of rows of the rarest class for each column of the widest feature holder.
+    look_noise : float
+        Standard deviation of the noise that each feature holder adds to its scores between stages.
+    score_range : int
+        Scores and targets stay below 2 to this power.
+    """
+
+    l2: float
+    max_rounds: int
+    tolerance: float
+    stages: int = 1
+    weighted: bool = False
+    rows_per_column: int = 10
+    rare_rows_per_column: float = RARE_ROWS_PER_COLUMN
+    look_noise: float = LOOK_NOISE
+    score_range: int = 5
+
+    def two_terms(self, stage: int, roles: Roles) -> bool:
+        """Whether a stage's gradients are formed in two terms, without element-wise products."""
+        return self.is_weighted(stage) and len(roles.feature_holders) == 1
+
+    def is_weighted(self, stage: int) -> bool:
+        return self.weighted or stage > 0
+
+    def width(self, rows: int, stage: int, roles: Roles) -> Width:
+        weighted = self.is_weighted(stage)
+        products = weighted and not self.two_terms(stage, roles)
+        return Width.for_rows(
+            rows,
+            score_range=self.score_range,
+            holders=len(roles.feature_holders),
+            weighted=weighted,
+            products=products,
+        )
+
+    def check_sizes(
+        self, columns: Mapping[str, int], label_holder: str, rows: int, rarest: Rarest
+    ) -> None:
+        """Refuse tables whose gradients would reveal residuals or rare labels of single rows.
+
+        Labels are hidden from feature holders, so the rare rows count against the widest of these.
+        The sentence reaches them too: it does not say how many rare rows there are.
+        """
+        widest = max(columns, key=lambda party: columns[party])
+        needed = self.rows_per_column * columns[widest]
+        if rows < needed:
+            raise DataError(
+                f"Party {widest!r} has {columns[widest]} encoded columns but there are only {rows} "
+                f"labelled aligned rows; at least {needed} are needed, or its gradients would "
+                "reveal single rows. Use fewer columns or more rows."
+            )
+        others = {party: size for party, size in columns.items() if party != label_holder}
+        widest = max(others, key=lambda party: others[party])
+        least = math.ceil(self.rare_rows_per_column * others[widest])
+        if rarest.rows < least:
+            raise DataError(
+                f"Party {widest!r} has {others[widest]} encoded columns but fewer than {least} "
+                f"labelled aligned rows that count in a model have {rarest.words}; its gradients "
+                "could tell it which rows these are. Use fewer columns there, more rows, or merge "
+                "rare classes; if that party may know them, lower rare_rows_per_column, which is "
+                f"{self.rare_rows_per_column:g}."
+            )
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What the label holder wants in one stage: targets and row weights, (rows, models)."""
+
+    targets: Floats
+    weights: Floats
+
+    @property
+    def size(self) -> Floats:
+        """The average row weight of each model, rounded: its last bits would tell of the rows."""
+        return np.asarray(np.round(self.weights.mean(axis=0), 9))
+
+
 class Terms(NamedTuple):
-    """A party's summands of one round, a number a model; only sums over all parties are used."""
+    """A party's summands of one round, one per model; only sums over all parties are used."""
 
     curvature: Floats  # p·Ap
     overlap: Floats  # Ap·M⁻¹g
@@ -88,7 +185,7 @@ class Terms(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What all parties do next, a number a model: how far along the direction, how to turn."""
+    """What all parties do next in each model: how far along the direction, how to turn."""
 
     length: Floats
     turn: Floats
@@ -102,7 +199,7 @@ class Block:
     ----------
     columns : array (rows, d)
     penalty : array (d, models)
-        Of each column's squared weight in each model.
+        For each column's squared weight in each model.
     width : Width
     weights : array (d, models), optional
         Where the descent begins; zero by default.
@@ -183,7 +280,7 @@ class Search:
     gain : array (models,)
         g·M⁻¹g summed over the parties at the start.
     tolerance : float
-        A model has converged when its gain has fallen to the square of this share of the first.
+        A model has converged when its gain has fallen to the first one times the square of this.
     """
 
     def __init__(self, gain: Floats, tolerance: float) -> None:
@@ -199,6 +296,13 @@ class Search:
     def done(self) -> bool:
         return all(reason is not None for reason in self.reasons)
 
+    @property
+    def reason(self) -> str:
+        """Why the search ended: the reason of the model that took longest."""
+        if not self.done:
+            return "max_rounds"
+        return "precision" if "precision" in self.reasons else "converged"
+
     def step(self, terms: list[Terms]) -> Step:
         """The exact minimum along each model's direction, and the conjugate turn after it."""
         curvature, overlap, spread = (np.sum(part, axis=0) for part in zip(*terms, strict=True))
@@ -212,10 +316,10 @@ class Search:
         # Where rounding shows, directions are no longer conjugate: begin anew from the gradient,
         # stop when that does not help either, and end at the best point seen.
         fine = self.gain < _FINE * self._first
-        noise = flat | (fine & (self._stale >= _PATIENCE))
+        spent = flat | (fine & (self._stale >= _PATIENCE))
         finished = np.array([reason is not None for reason in self.reasons])
         converged = after <= self._tolerance**2 * self._first
-        for model in np.flatnonzero(~finished & (noise | converged)):
+        for model in np.flatnonzero(~finished & (spent | converged)):
             self.reasons[model] = "converged" if converged[model] else "precision"
         still = flat | finished
         length = np.where(still, 0.0, length)

@@ -1,17 +1,47 @@
-"""What roles of linear protocols say to each other: checked numbers, arrays and masked requests."""
+"""What the parties of linear protocols say to each other: keys, checked messages, total scores.
+
+Total scores of rows are added up under encryption, so that only their sum is ever opened:
+
+Holds   every data holder: columns and weights; the key holder: the secret key, no data.
+Learns  the label holder: the total score of each row and model; with one feature holder that is
+        also the other's score. Feature holders: nothing. The key holder: uniformly masked numbers.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.crypto import EncryptedArray, PublicKey, SecretKey, scheme
+from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, SecretKey, scheme
+from vfsl.crypto.fixed import decode, encode
 from vfsl.errors import ProtocolError
-from vfsl.estimators.descent import Floats, Integers
 from vfsl.parts import Roles
-from vfsl.values import Aggregate, Ciphertext, Masked
+from vfsl.values import (
+    Ciphertext,
+    Disclosure,
+    Disclosures,
+    Floats,
+    Integers,
+    Masked,
+)
+
+TOTALS: Disclosures = {
+    "public key": Disclosure(dict, "the public key of this run"),
+    "rows": Disclosure(int, "how many rows take part"),
+    "models": Disclosure(int, "how many models there are"),
+    "scores": Disclosure(Ciphertext, "nothing without the secret key"),
+    "total": Disclosure(Ciphertext, "uniformly masked scores"),
+    "opened total": Disclosure(Masked, "the total score of each row, to the label holder"),
+}
 
 MOST = 10**6  # columns, models
+MOST_ROWS = 1 << 40
+# Total scores are not summed over rows, so their width is fixed.
+SCORE_BITS = 24
+SCORE_BOUND = 1 << 50
+
+
+# ---- keys ----------------------------------------------------------------------------------------
 
 
 def send_fresh_key(channel: Channel, roles: Roles) -> SecretKey:
@@ -29,8 +59,49 @@ def receive_key(channel: Channel, roles: Roles) -> PublicKey:
     )
 
 
+# ---- checked messages ----------------------------------------------------------------------------
+
+
+def receive_count(channel: Channel, sender: str, name: str, low: int, high: int) -> int:
+    """A whole number that a peer announces, which must lie between ``low`` and ``high``."""
+    return expect_integer(
+        channel.receive(sender, name), sender=sender, name=name, low=low, high=high
+    )
+
+
+def receive_numbers(channel: Channel, sender: str, name: str, shape: tuple[int, ...]) -> Floats:
+    """Aggregates that a peer sent, in that shape."""
+    came = channel.receive(sender, name).payload
+    return np.array(expect_array(came, sender=sender, name=name, holds="float", shape=shape))
+
+
+def load_array(
+    key: PublicKey, value: Ciphertext, sender: str, shape: tuple[int, ...]
+) -> EncryptedArray:
+    """An encrypted array that a peer sent, which must have that shape."""
+    loaded = key.load(value)
+    if loaded.shape != shape:
+        raise ProtocolError(
+            f"Party {sender!r} sent encrypted values of shape {loaded.shape}; expected {shape}.",
+            sender,
+        )
+    return loaded
+
+
+def bundle(arrays: list[EncryptedArray]) -> Ciphertext:
+    """Several arrays as one message."""
+    return Ciphertext([array.to_wire().payload for array in arrays])
+
+
+def unbundle(value: Ciphertext, sender: str) -> list[Ciphertext]:
+    """The arrays of one message."""
+    if not isinstance(value.payload, list):
+        raise ProtocolError(f"Party {sender!r} sent one ciphertext; expected a list.", sender)
+    return [Ciphertext(part) for part in value.payload]
+
+
 def open_masked(channel: Channel, roles: Roles, requests: list[EncryptedArray]) -> list[Integers]:
-    """Steps 3 and 4: mask, let the key holder open, unmask."""
+    """Mask gradients, let the key holder open them, remove the masks."""
     if not requests:
         return []
     masked = [request.masked() for request in requests]
@@ -49,38 +120,47 @@ def open_masked(channel: Channel, roles: Roles, requests: list[EncryptedArray]) 
     ]
 
 
-def bundled(arrays: list[EncryptedArray]) -> Ciphertext:
-    """Several arrays as one message."""
-    return Ciphertext([array.to_wire().payload for array in arrays])
+# ---- total scores --------------------------------------------------------------------------------
 
 
-def unbundled(value: Ciphertext, sender: str) -> list[Ciphertext]:
-    """The arrays of one message."""
-    if not isinstance(value.payload, list):
-        raise ProtocolError(f"Party {sender!r} sent one ciphertext; expected a list.", sender)
-    return [Ciphertext(part) for part in value.payload]
+def score_key_holder(channel: Channel, roles: Roles) -> None:
+    """Make a fresh key and open one masked array of total scores."""
+    secret = send_fresh_key(channel, roles)
+    rows = receive_count(channel, roles.label_holder, "rows", 1, MOST_ROWS)
+    models = receive_count(channel, roles.label_holder, "models", 1, MOST)
+    holder = KeyHolder(secret, {"total": (rows, models)})
+    request = channel.receive(roles.label_holder, "total")
+    channel.send(roles.label_holder, "opened total", holder.open("total", request))
 
 
-def load_array(
-    key: PublicKey, value: Ciphertext, sender: str, shape: tuple[int, ...]
-) -> EncryptedArray:
-    """An encrypted array that a peer sent, which must have that shape."""
-    loaded = key.load(value)
-    if loaded.shape != shape:
-        raise ProtocolError(
-            f"Party {sender!r} sent encrypted values of shape {loaded.shape}; expected {shape}.",
-            sender,
-        )
-    return loaded
+def score_feature_holder(
+    channel: Channel, columns: Floats, weights: Floats, roles: Roles, key: PublicKey
+) -> None:
+    """Send one's own scores, encrypted."""
+    scores = key.encrypt(encode_scores(columns, weights), use="add", bound=SCORE_BOUND)
+    channel.release(roles.label_holder, "total scores", len(columns) * weights.shape[1])
+    channel.send(roles.label_holder, "scores", scores.to_wire())
 
 
-def numbers_of(value: Aggregate, sender: str, name: str, shape: tuple[int, ...]) -> Floats:
-    return np.array(
-        expect_array(value.payload, sender=sender, name=name, holds="float", shape=shape)
-    )
+def score_label_holder(
+    channel: Channel, columns: Floats, weights: Floats, roles: Roles, key: PublicKey
+) -> Floats:
+    """The total score of each row and model."""
+    channel.send(roles.key_holder, "rows", len(columns))
+    channel.send(roles.key_holder, "models", weights.shape[1])
+    return open_total(channel, roles, key, encode_scores(columns, weights))
 
 
-def announced(channel: Channel, sender: str, name: str, low: int, high: int) -> int:
-    return expect_integer(
-        channel.receive(sender, name), sender=sender, name=name, low=low, high=high
-    )
+def open_total(channel: Channel, roles: Roles, key: PublicKey, own: Integers) -> Floats:
+    """Add up all parties' scores under encryption and let the key holder open the total."""
+    total = key.encrypt(own, use="add", bound=SCORE_BOUND)
+    for party in roles.feature_holders:
+        total = total + load_array(key, channel.receive(party, "scores"), party, own.shape)
+    request, mask = total.masked()
+    channel.send(roles.key_holder, "total", request)
+    return decode(mask.remove(channel.receive(roles.key_holder, "opened total")), SCORE_BITS)
+
+
+def encode_scores(columns: Floats, weights: Floats, noise: Floats | float = 0.0) -> Integers:
+    """One party's scores in fixed point, at the width of total scores."""
+    return encode(columns @ weights + noise, SCORE_BITS, bound=SCORE_BOUND)

@@ -4,10 +4,11 @@ Holds   the label holder: columns, targets and row weights; each feature holder:
         holder: the secret key, no data.
 Learns  a feature holder: its own gradients, the common step lengths, the effective penalty, how
         many columns the label holder has (it counts what that one's gradients show of it). The
-        label holder: its own gradients and three sums a round and model of each feature holder;
-        with several stages, the total score of each row between two of them, with noise that each
-        feature holder adds. The key holder: uniformly masked numbers, how many columns, rows,
-        models and rounds there are. The first gradient is a sum over rows by label: exposure.py.
+        label holder: its own gradients and, from each feature holder, three sums per round and
+        model; with several stages, the total score of each row between two of them, with noise
+        that each feature holder adds. The key holder: uniformly masked numbers, how many columns,
+        rows, models and rounds there are. The first gradient is a sum over rows by label, see
+        privacy.py.
 
 Each round (1) uses the key that the key holder made for this run; (2) the parties exchange
 encrypted scores and residuals; (3) every party forms its encrypted gradients, masks them and sends
@@ -22,8 +23,8 @@ the label holder's is ⟨Enc(s_B), v ∘ x⟩ + plain terms.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,34 +33,34 @@ from vfsl.channel import Channel
 from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode, shift
 from vfsl.crypto.scheme import Use
-from vfsl.errors import BoundExceeded, DataError, ProtocolError
-from vfsl.estimators import exposure, totals
-from vfsl.estimators.descent import Block, Floats, Integers, Search, Step, Terms, Width
+from vfsl.errors import BoundExceeded, ProtocolError
+from vfsl.estimators import privacy
+from vfsl.estimators.descent import Block, Problem, Program, Search, Step, Terms
 from vfsl.estimators.exchange import (
     MOST,
-    announced,
-    bundled,
+    MOST_ROWS,
+    SCORE_BOUND,
+    TOTALS,
+    bundle,
+    encode_scores,
     load_array,
-    numbers_of,
     open_masked,
+    open_total,
+    receive_count,
+    receive_numbers,
     send_fresh_key,
-    unbundled,
+    unbundle,
 )
-from vfsl.estimators.exposure import Rarest, check_sizes
-from vfsl.estimators.gradient_count import GradientCount, release_sums
-from vfsl.estimators.posing import Posed, Problem, Program, Trained
-from vfsl.estimators.totals import SCORE_BOUND, fine_scores, open_total
 from vfsl.parts import Roles
-from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Masked
-
-__all__ = [
-    "DISCLOSURES",
-    "Program",
-    "disclosures",
-    "train_feature_holder",
-    "train_key_holder",
-    "train_label_holder",
-]
+from vfsl.values import (
+    Aggregate,
+    Ciphertext,
+    Disclosure,
+    Disclosures,
+    Floats,
+    Integers,
+    Masked,
+)
 
 _NOTHING = "nothing without the secret key"
 
@@ -83,26 +84,50 @@ DISCLOSURES: Disclosures = {
     "terms": Disclosure(Aggregate, "three sums over all rows and columns: the round's curvature"),
     "step": Disclosure(Aggregate, "the common step lengths"),
     "another round": Disclosure(bool, "whether training goes on"),
-    "total": totals.DISCLOSURES["total"],
+    "total": TOTALS["total"],
 }
 
 
 def disclosures(program: Program) -> Disclosures:
     """The same with what the label holder sees of total scores in that program."""
-    fact = exposure.describe_look(program.look_noise)
+    fact = privacy.describe_look(program.look_noise)
     return {**DISCLOSURES, "opened total": Disclosure(Masked, fact)}
+
+
+@dataclass(frozen=True)
+class Problems:
+    """What a model makes of its label: a problem per stage, and what must be known of the label.
+
+    ``pose_problem`` takes the number of a stage and the total scores so far, (rows, models).
+    """
+
+    pose_problem: Callable[[int, Floats], Problem]
+    rarest: privacy.Rarest
+    weighted: bool
+    facts: dict[str, Any]  # for the label holder's share
+
+
+@dataclass(frozen=True)
+class Solution:
+    """One party's weights (columns, models); at the label holder also what happened."""
+
+    weights: Floats
+    rounds: tuple[Mapping[str, Any], ...] = ()
+    stop_reason: str | None = None
 
 
 # ---- the three roles side by side ----------------------------------------------------------------
 
 
 def train_key_holder(channel: Channel, roles: Roles, program: Program) -> None:
-    """Make a key, then answer what was announced: each party's masked gradients, once a round."""
+    """Make a key, then open what was announced: each party's masked gradients, once per round."""
     secret = send_fresh_key(channel, roles)
-    models = announced(channel, roles.label_holder, "models", 1, MOST)
+    models = receive_count(channel, roles.label_holder, "models", 1, MOST)
     program = replace(program, weighted=channel.receive(roles.label_holder, "weighted"))
-    rows = announced(channel, roles.label_holder, "rows", 1, 1 << 40)
-    columns = {party: announced(channel, party, "columns", 0, MOST) for party in roles.data_holders}
+    rows = receive_count(channel, roles.label_holder, "rows", 1, MOST_ROWS)
+    columns = {
+        party: receive_count(channel, party, "columns", 0, MOST) for party in roles.data_holders
+    }
     asking = [party for party in roles.data_holders if columns[party]]
     holder = KeyHolder(secret, _declared(roles, program, columns, models, rows))
     for stage in range(program.stages):
@@ -110,7 +135,7 @@ def train_key_holder(channel: Channel, roles: Roles, program: Program) -> None:
         for number in range(program.max_rounds + 1):
             now = here.within(f"round {number}")
             for party in asking:
-                requests = unbundled(now.receive(party, "gradient"), party)
+                requests = unbundle(now.receive(party, "gradient"), party)
                 names = _requests(program, roles, stage, number, party, models)
                 if len(requests) != len(names):
                     raise ProtocolError(
@@ -136,31 +161,31 @@ def train_feature_holder(
     key: PublicKey,
     program: Program,
     rng: np.random.Generator,
-) -> Trained:
+) -> Solution:
     """Send encrypted scores, learn one's own gradients, move as all others do.
 
-    ``rng`` gives the noise of the scores that the label holder looks at.
+    ``rng`` gives the noise on the scores that the label holder looks at.
     """
     leader = roles.label_holder
-    models = announced(channel, leader, "models", 1, MOST)
+    models = receive_count(channel, leader, "models", 1, MOST)
     program = replace(program, weighted=channel.receive(leader, "weighted"))
     size = columns.shape[1]
     channel.send(roles.key_holder, "columns", size)
     channel.send(leader, "columns", size)
-    theirs = announced(channel, leader, "columns", 1, MOST)
+    theirs = receive_count(channel, leader, "columns", 1, MOST)
     weights: Floats = np.zeros((size, models))
     for stage in range(program.stages):
         here = channel.within(f"stage {stage}")
         width = program.width(len(columns), stage, roles)
-        penalty = numbers_of(here.receive(leader, "penalty"), leader, "penalty", (models,))
+        penalty = receive_numbers(here, leader, "penalty", (models,))
         block = Block(columns, np.tile(penalty, (size, 1)), width, weights)
         row_weights: list[EncryptedArray] = []
         if program.two_terms(stage, roles):
-            sent = unbundled(here.receive(leader, "row weights"), leader)
+            sent = unbundle(here.receive(leader, "row weights"), leader)
             row_weights = [load_array(key, one, leader, (len(columns),)) for one in sent]
         for number in range(program.max_rounds + 1):
             now = here.within(f"round {number}")
-            release_sums(now, leader, models, (size, theirs), number)
+            privacy.release_sums(now, leader, models, (size, theirs), number)
             if program.two_terms(stage, roles):
                 sums = _feature_two_terms(now, roles, key, block, row_weights)
             else:
@@ -169,34 +194,35 @@ def train_feature_holder(
                 now.send(leader, "gain", Aggregate(block.begin(sums)))
             else:
                 now.send(leader, "terms", Aggregate(np.array(block.measure(sums))))
-                numbers = numbers_of(now.receive(leader, "step"), leader, "step", (3, models))
-                block.move(Step(*numbers))
+                block.move(Step(*receive_numbers(now, leader, "step", (3, models))))
             if not now.receive(leader, "another round"):
                 break
         weights = block.best
         if stage + 1 < program.stages:
             noise = program.look_noise * rng.standard_normal((len(columns), models))
-            total = key.encrypt(fine_scores(columns, weights, noise), bound=SCORE_BOUND, use="add")
-            worth = exposure.count_look(noise.size, program.look_noise)
+            total = key.encrypt(
+                encode_scores(columns, weights, noise), bound=SCORE_BOUND, use="add"
+            )
+            worth = privacy.count_look(noise.size, program.look_noise)
             here.release(leader, "total scores", noise.size, new=worth)
             here.send(leader, "scores", total.to_wire())
-    return Trained(weights)
+    return Solution(weights)
 
 
 def train_label_holder(
     channel: Channel,
     columns: Floats,
-    posed: Posed,
+    problems: Problems,
     roles: Roles,
     key: PublicKey,
     program: Program,
-) -> Trained:
-    """Pose the problem of each stage, lead its descent, and between stages learn the scores.
+) -> Solution:
+    """Pose the problem of each stage, lead its descent, and learn the scores between stages.
 
     ``columns`` ends with the constant column of the intercept, which is not penalised.
     """
     rows = len(columns)
-    models = posed.pose(0, np.zeros((rows, 0))).targets.shape[1]
+    models = problems.pose_problem(0, np.zeros((rows, 0))).targets.shape[1]
     for party in (roles.key_holder, *roles.feature_holders):
         channel.send(party, "models", models)
         channel.send(party, "weighted", program.weighted)
@@ -204,172 +230,166 @@ def train_label_holder(
     channel.send(roles.key_holder, "columns", columns.shape[1])
     for party in roles.feature_holders:
         channel.send(party, "columns", columns.shape[1])
-    sizes = _check_sizes(channel, roles, columns, posed.rarest, program)
+    sizes = {channel.me: columns.shape[1] - 1}
+    for party in roles.feature_holders:
+        sizes[party] = receive_count(channel, party, "columns", 0, MOST)
+    program.check_sizes(sizes, channel.me, rows, problems.rarest)
     weights: Floats = np.zeros((columns.shape[1], models))
     scores: Floats = np.zeros((rows, models))
     history: list[Mapping[str, Any]] = []
-    reasons: list[str] = []
+    reason = ""
     for stage in range(program.stages):
         here = channel.within(f"stage {stage}")
-        problem = posed.pose(stage, scores)
+        problem = problems.pose_problem(stage, scores)
         size = problem.size
         for party in roles.feature_holders:
             here.send(party, "penalty", Aggregate(program.l2 / size))
-        leader = _Leader(here, roles, key, columns, problem, program, stage, weights, sizes)
-        search = leader.descend(history, _objective(problem, scores, size))
-        weights = leader.block.best
-        reasons.append(_reason(search))
+        led = _Stage(here, roles, key, columns, problem, program, stage, weights, sizes)
+        search = led.descend(history, _objective(problem, scores, size))
+        weights = led.block.best
+        reason = search.reason
         if stage + 1 < program.stages:
-            scores = open_total(here, roles, key, fine_scores(columns, weights))
-    return Trained(weights, tuple(history), reasons[-1])
+            scores = open_total(here, roles, key, encode_scores(columns, weights))
+    return Solution(weights, tuple(history), reason)
 
 
-class _Leader:
+@dataclass
+class _Stage:
     """The label holder's side of one stage."""
 
-    def __init__(
-        self,
-        channel: Channel,
-        roles: Roles,
-        key: PublicKey,
-        columns: Floats,
-        problem: Problem,
-        program: Program,
-        stage: int,
-        weights: Floats,
-        sizes: Mapping[str, int],
-    ) -> None:
-        width = program.width(len(columns), stage, roles)
-        size = problem.size
-        penalty = np.tile(program.l2 / size, (columns.shape[1], 1))
+    channel: Channel
+    roles: Roles
+    key: PublicKey
+    columns: Floats
+    problem: Problem
+    program: Program
+    stage: int
+    start: Floats  # weights where the descent begins
+    sizes: Mapping[str, int]  # every party's columns
+
+    def __post_init__(self) -> None:
+        self.width = self.program.width(len(self.columns), self.stage, self.roles)
+        self.two_terms = self.program.two_terms(self.stage, self.roles)
+        weighted, size = self.program.is_weighted(self.stage), self.problem.size
+        penalty = np.tile(self.program.l2 / size, (self.columns.shape[1], 1))
         penalty[-1] = 0.0  # the intercept
-        self.block = Block(columns, penalty, width, weights)
-        self._channel, self._roles, self._key = channel, roles, key
-        self._program, self._stage, self._width = program, stage, width
-        self._counts = GradientCount.of(problem, program.is_weighted(stage), columns.shape[1])
-        self._sizes = sizes
-        self._targets = encode(problem.targets, width.scores, bound=width.score_bound)
-        self._weights = problem.weights / size
-        if program.is_weighted(stage) and self._weights.max() > 2**width.row_weight_range:
+        self.block = Block(self.columns, penalty, self.width, self.start)
+        targets = self.problem.targets
+        self.shown = privacy.GradientCount.of(targets, weighted, self.columns.shape[1])
+        self.targets = encode(targets, self.width.scores, bound=self.width.score_bound)
+        self.row_weights = self.problem.weights / size
+        if weighted and self.row_weights.max() > 2**self.width.row_weight_range:
             raise BoundExceeded(
-                f"A row weighs more than {2**width.row_weight_range} times the average; "
+                f"A row weighs more than {2**self.width.row_weight_range} times the average; "
                 "use less extreme row weights."
             )
 
     def descend(self, history: list[Mapping[str, Any]], loss: float) -> Search:
         """All rounds of the stage."""
-        search: Search | None = None
-        two_terms = self._program.two_terms(self._stage, self._roles)
-        if two_terms:
+        holders = self.roles.feature_holders
+        if self.two_terms:
             self._send_row_weights()
-        for number in range(self._program.max_rounds + 1):
-            here = self._channel.within(f"round {number}")
-            for party in self._roles.feature_holders:
-                self._counts.release(here, party, self._sizes[party], number)
-            sums = self._two_terms(here) if two_terms else self._residual(here)
-            if search is None:
-                gain = self.block.begin(sums)
-                shape = (len(gain),)
-                for party in self._roles.feature_holders:
-                    gain = gain + numbers_of(here.receive(party, "gain"), party, "gain", shape)
-                search = Search(gain, self._program.tolerance)
-            else:
-                step = search.step([self.block.measure(sums), *self._receive_terms(here, shape)])
-                for party in self._roles.feature_holders:
-                    here.send(party, "step", Aggregate(np.array(step)))
-                self.block.move(step)
-                value = loss - float(search.decrease.mean())
-                line = {"stage": self._stage, "round": number, "loss": value}
-                history.append({**line, "gain": float(search.gain.mean())})
-            go_on = not search.done and number < self._program.max_rounds
-            for party in (*self._roles.feature_holders, self._roles.key_holder):
-                here.send(party, "another round", go_on)
-            if not go_on:
-                break
-        if search is None:
-            raise DataError("A descent needs at least one round.")
+        here = self.channel.within("round 0")
+        gain = self.block.begin(self._gradient(here, 0))
+        for party in holders:
+            gain = gain + receive_numbers(here, party, "gain", gain.shape)
+        search, number = Search(gain, self.program.tolerance), 0
+        while self._goes_on(here, search, number):
+            number += 1
+            here = self.channel.within(f"round {number}")
+            terms = [self.block.measure(self._gradient(here, number))]
+            shape = (len(Terms._fields), *gain.shape)
+            terms += [Terms(*receive_numbers(here, party, "terms", shape)) for party in holders]
+            step = search.step(terms)
+            for party in holders:
+                here.send(party, "step", Aggregate(np.array(step)))
+            self.block.move(step)
+            value = loss - float(search.decrease.mean())
+            line = {"stage": self.stage, "round": number, "loss": value}
+            history.append({**line, "gain": float(search.gain.mean())})
         return search
 
-    def _residual(self, channel: Channel) -> Integers:
-        """Step 2 by residual: v ∘ (Σ scores − y) under encryption, back to all feature holders."""
-        own = self.block.scores() - self._targets
-        products = self._width.row_weights > 0
+    def _goes_on(self, channel: Channel, search: Search, number: int) -> bool:
+        """Whether another round follows; everybody is told."""
+        more = not search.done and number < self.program.max_rounds
+        for party in (*self.roles.feature_holders, self.roles.key_holder):
+            channel.send(party, "another round", more)
+        return more
+
+    def _gradient(self, channel: Channel, number: int) -> Integers:
+        for party in self.roles.feature_holders:
+            self.shown.release(channel, party, self.sizes[party], number)
+        return self._from_two_terms(channel) if self.two_terms else self._from_residual(channel)
+
+    def _from_residual(self, channel: Channel) -> Integers:
+        """Step 2 by residual: v ∘ (Σ scores − y), encrypted, goes back to all feature holders."""
+        own = self.block.scores() - self.targets
+        products = self.width.row_weights > 0
         use: Use = "any" if products else "inner"
-        residual = self._key.encrypt(own, use=use, bound=2 * self._width.score_bound)
-        for party in self._roles.feature_holders:
-            scores = load_array(self._key, channel.receive(party, "scores"), party, own.shape)
+        residual = self.key.encrypt(own, use=use, bound=2 * self.width.score_bound)
+        for party in self.roles.feature_holders:
+            scores = load_array(self.key, channel.receive(party, "scores"), party, own.shape)
             residual = residual + scores
         if products:
-            residual = residual * encode(self._weights, self._width.row_weights)
-        for party in self._roles.feature_holders:
+            residual = residual * encode(self.row_weights, self.width.row_weights)
+        for party in self.roles.feature_holders:
             channel.send(party, "residual", residual.to_wire())
-        return open_masked(channel, self._roles, [residual.inner(self.block.columns)])[0]
+        return open_masked(channel, self.roles, [residual.inner(self.block.columns)])[0]
 
     def _send_row_weights(self) -> None:
-        (party,) = self._roles.feature_holders
-        bits = self._width.scores
-        bound = 1 << (self._width.row_weight_range + bits)
-        weights = encode(self._weights, bits)
-        arrays = [self._key.encrypt(v, use="inner", bound=bound) for v in weights.T]
-        self._channel.send(party, "row weights", bundled(arrays))
+        (party,) = self.roles.feature_holders
+        bits = self.width.scores
+        bound = 1 << (self.width.row_weight_range + bits)
+        weights = encode(self.row_weights, bits)
+        arrays = [self.key.encrypt(v, use="inner", bound=bound) for v in weights.T]
+        self.channel.send(party, "row weights", bundle(arrays))
 
-    def _two_terms(self, channel: Channel) -> Integers:
+    def _from_two_terms(self, channel: Channel) -> Integers:
         """Step 2 in two terms: what each side needs crosses at once, nobody waits for the other."""
-        (party,) = self._roles.feature_holders
-        own = self.block.scores() - self._targets
-        bits, columns = self._width.scores, self.block.columns
-        weighted = encode(self._weights * decode(own, bits), bits)
-        bound = (2 * self._width.score_bound) << self._width.row_weight_range
-        arrays = [self._key.encrypt(u, use="inner", bound=bound) for u in weighted.T]
-        channel.send(party, "residual", bundled(arrays))
+        (party,) = self.roles.feature_holders
+        own = self.block.scores() - self.targets
+        bits, columns = self.width.scores, self.block.columns
+        weighted = encode(self.row_weights * decode(own, bits), bits)
+        bound = (2 * self.width.score_bound) << self.width.row_weight_range
+        arrays = [self.key.encrypt(u, use="inner", bound=bound) for u in weighted.T]
+        channel.send(party, "residual", bundle(arrays))
         requests = []
-        came = unbundled(channel.receive(party, "scores"), party)
-        for t, value in enumerate(came):
-            theirs = load_array(self._key, value, party, (len(columns),))
-            mine = np.rint(columns * self._weights[:, [t]]).astype(np.int64)
+        for t, value in enumerate(unbundle(channel.receive(party, "scores"), party)):
+            theirs = load_array(self.key, value, party, (len(columns),))
+            mine = np.rint(columns * self.row_weights[:, [t]]).astype(np.int64)
             requests.append(theirs.inner(mine) + columns.T @ weighted[:, t])
-        return np.stack(open_masked(channel, self._roles, requests))
-
-    def _receive_terms(self, channel: Channel, shape: tuple[int]) -> list[Terms]:
-        wanted = (len(Terms._fields), *shape)
-        return [
-            Terms(*numbers_of(channel.receive(party, "terms"), party, "terms", wanted))
-            for party in self._roles.feature_holders
-        ]
+        return np.stack(open_masked(channel, self.roles, requests))
 
 
 def _feature_residual(channel: Channel, roles: Roles, key: PublicKey, block: Block) -> Integers:
+    """A feature holder's gradient from the encrypted residual that the label holder returns."""
     leader = roles.label_holder
     scores = block.scores()
     use: Use = "any" if block.width.row_weights else "inner"
     encrypted = key.encrypt(scores, use=use, bound=block.width.score_bound)
     channel.send(leader, "scores", encrypted.to_wire())
     residual = load_array(key, channel.receive(leader, "residual"), leader, scores.shape)
-    requests = [residual.inner(block.columns)] if block.columns.shape[1] else []
-    opened = open_masked(channel, roles, requests)
-    return opened[0] if opened else np.zeros((scores.shape[1], 0), dtype=np.int64)
+    if block.columns.shape[1] == 0:
+        return np.zeros((scores.shape[1], 0), dtype=np.int64)
+    return open_masked(channel, roles, [residual.inner(block.columns)])[0]
 
 
 def _feature_two_terms(
     channel: Channel, roles: Roles, key: PublicKey, block: Block, row_weights: list[EncryptedArray]
 ) -> Integers:
-    leader = roles.label_holder
-    scores = block.scores()
-    bound = block.width.score_bound
-    arrays = [key.encrypt(s, use="inner", bound=bound) for s in scores.T]
-    channel.send(leader, "scores", bundled(arrays))
-    residuals = unbundled(channel.receive(leader, "residual"), leader)
+    """A feature holder's gradient from encrypted row weights and weighted residuals."""
+    leader, scores = roles.label_holder, block.scores()
+    arrays = [key.encrypt(s, use="inner", bound=block.width.score_bound) for s in scores.T]
+    channel.send(leader, "scores", bundle(arrays))
+    residuals = unbundle(channel.receive(leader, "residual"), leader)
     if block.columns.shape[1] == 0:
         return np.zeros((scores.shape[1], 0), dtype=np.int64)
     requests = []
     for v, value, own in zip(row_weights, residuals, scores.T, strict=True):
         residual = load_array(key, value, leader, (len(own),))
-        scored = _product(block.columns, own, block.width)
+        scored = shift(block.columns * own[:, None], block.width.scores)
         requests.append(v.inner(scored) + residual.inner(block.columns))
     return np.stack(open_masked(channel, roles, requests))
-
-
-# ---- small pieces --------------------------------------------------------------------------------
 
 
 def _requests(
@@ -396,37 +416,7 @@ def _declared(
     return declared
 
 
-def _product(columns: Integers, scores: Integers, width: Width) -> Integers:
-    """Columns times one party's own scores, at the width of the columns."""
-    return shift(columns * scores[:, None], width.scores)
-
-
 def _objective(problem: Problem, scores: Floats, size: Floats) -> float:
     """The data part of the objective where a stage begins, averaged over the models."""
     squares = problem.weights / size * (scores - problem.targets) ** 2
     return float(squares.mean()) / 2
-
-
-def _reason(search: Search) -> str:
-    """Why a stage ended: the reason of the model that took longest."""
-    if not search.done:
-        return "max_rounds"
-    return "precision" if "precision" in search.reasons else "converged"
-
-
-def _check_sizes(
-    channel: Channel, roles: Roles, columns: Floats, rarest: Rarest, program: Program
-) -> dict[str, int]:
-    """Everybody's columns, once they are few enough for the rows."""
-    sizes = {channel.me: columns.shape[1] - 1}
-    for party in roles.feature_holders:
-        sizes[party] = announced(channel, party, "columns", 0, MOST)
-    check_sizes(
-        sizes,
-        channel.me,
-        len(columns),
-        rarest,
-        program.rows_per_column,
-        program.rare_rows_per_column,
-    )
-    return sizes

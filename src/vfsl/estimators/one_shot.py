@@ -3,7 +3,8 @@
 Holds   as in least_squares.py, with one feature holder B and equal row weights.
 Learns  B: the cross products of its columns with the label holder's nameless columns and targets,
         and the inverse of the label holder's Gram matrix: how all of those columns go together.
-        The label holder: one number a column and model. The key holder: uniformly masked numbers.
+        The label holder: one number per column and model. The key holder: uniformly masked
+        numbers.
 
 B forms ⟨Enc(x_C), x_B⟩ and ⟨Enc(y), x_B⟩, solves the Schur complement for its own weights and sends
 back what they contribute to the label holder's equations.
@@ -13,16 +14,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from vfsl.channel import Channel, expect_array, expect_integer
+from vfsl.channel import Channel, expect_array
 from vfsl.crypto import KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode
 from vfsl.errors import BoundExceeded, DataError, ProtocolError
-from vfsl.estimators.descent import Floats
-from vfsl.estimators.exchange import send_fresh_key
-from vfsl.estimators.exposure import check_sizes
-from vfsl.estimators.posing import Posed, Program, Trained
+from vfsl.estimators.descent import Program
+from vfsl.estimators.exchange import MOST, receive_count, send_fresh_key
+from vfsl.estimators.least_squares import Problems, Solution
 from vfsl.parts import Roles
-from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Masked
+from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures, Floats, Masked
 
 DISCLOSURES: Disclosures = {
     "public key": Disclosure(dict, "the public key of this run"),
@@ -42,7 +42,6 @@ DISCLOSURES: Disclosures = {
 _VALUE_RANGE = 8  # |standardised value| < 2^8
 _CAPACITY = 56
 _RANK_CUT = 1e-10
-_MOST = 10**6
 
 
 def width(rows: int) -> int:
@@ -54,17 +53,11 @@ def solve_key_holder(channel: Channel, roles: Roles) -> None:
     """Make a key and open one masked matrix of the announced size."""
     secret = send_fresh_key(channel, roles)
     (party,) = roles.feature_holders
-    sizes = [
-        expect_integer(channel.receive(sender, name), sender=sender, name=name, low=low, high=_MOST)
-        for sender, name, low in (
-            (roles.label_holder, "columns", 1),
-            (roles.label_holder, "models", 1),
-            (party, "columns", 0),
-        )
-    ]
-    if sizes[2]:
-        shape = (sizes[0] + sizes[1], sizes[2])
-        holder = KeyHolder(secret, {"cross products": shape})
+    columns = receive_count(channel, roles.label_holder, "columns", 1, MOST)
+    models = receive_count(channel, roles.label_holder, "models", 1, MOST)
+    theirs = receive_count(channel, party, "columns", 0, MOST)
+    if theirs:
+        holder = KeyHolder(secret, {"cross products": (columns + models, theirs)})
         answer = holder.open("cross products", channel.receive(party, "cross products"))
         channel.send(party, "opened cross products", answer)
 
@@ -72,29 +65,20 @@ def solve_key_holder(channel: Channel, roles: Roles) -> None:
 def solve_label_holder(
     channel: Channel,
     columns: Floats,
-    posed: Posed,
+    problems: Problems,
     roles: Roles,
     key: PublicKey,
     program: Program,
-) -> Trained:
+) -> Solution:
     """Send encrypted columns and targets, get back what B's columns explain, solve the rest."""
     (party,) = roles.feature_holders
     rows, size = columns.shape
-    problem = posed.pose(0, np.zeros((rows, 0)))
+    problem = problems.pose_problem(0, np.zeros((rows, 0)))
     models = problem.targets.shape[1]
     channel.send(roles.key_holder, "columns", size)
     channel.send(roles.key_holder, "models", models)
-    theirs = expect_integer(
-        channel.receive(party, "columns"), sender=party, name="columns", low=0, high=_MOST
-    )
-    check_sizes(
-        {channel.me: size - 1, party: theirs},
-        channel.me,
-        rows,
-        posed.rarest,
-        program.rows_per_column,
-        program.rare_rows_per_column,
-    )
+    theirs = receive_count(channel, party, "columns", 0, MOST)
+    program.check_sizes({channel.me: size - 1, party: theirs}, channel.me, rows, problems.rarest)
     penalty = program.l2 / problem.size
     if not np.allclose(penalty, penalty[0]) or np.ptp(problem.weights) > 0:
         raise DataError("The one-shot solver needs equal row weights; use solver='rounds'.")
@@ -126,12 +110,12 @@ def solve_label_holder(
         shape=(size, models),
     )
     weights = inverse @ (own - contribution)
-    return Trained(weights, ({"stage": 0, "round": 1},), "solved")
+    return Solution(weights, ({"stage": 0, "round": 1},), "solved")
 
 
 def solve_feature_holder(
     channel: Channel, columns: Floats, roles: Roles, key: PublicKey
-) -> Trained:
+) -> Solution:
     """Form the cross products, solve for one's own weights, return their contribution."""
     leader = roles.label_holder
     rows, size = columns.shape
@@ -152,7 +136,7 @@ def solve_feature_holder(
         products = decode(opened, 2 * bits) / rows
     else:
         products = np.zeros((encrypted.shape[1], 0))
-    inverse, solution, penalty = _equations(
+    inverse, solution, penalty = _read_equations(
         channel.receive(leader, "equations"), leader, encrypted.shape[1]
     )
     cross, own = products[: len(inverse)], products[len(inverse) :].T
@@ -161,10 +145,10 @@ def solve_feature_holder(
     weights = np.linalg.pinv(schur, rcond=_RANK_CUT) @ (own - cross.T @ solution)
     channel.release(leader, "contribution", cross.shape[0] * weights.shape[1])
     channel.send(leader, "contribution", Aggregate(cross @ weights))
-    return Trained(weights)
+    return Solution(weights)
 
 
-def _equations(value: Aggregate, sender: str, both: int) -> tuple[Floats, Floats, float]:
+def _read_equations(value: Aggregate, sender: str, both: int) -> tuple[Floats, Floats, float]:
     """The label holder's side of the normal equations, checked against each other."""
     match value.payload:
         case {"inverse": inverse, "solution": solution, "penalty": float(penalty)}:

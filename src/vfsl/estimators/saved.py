@@ -1,34 +1,37 @@
-"""Fitted models on disk: a public page on the model, and each party's share in its own folder."""
+"""Which estimators there are, and fitted ones on disk.
+
+A model has a public page, and each party's share in that party's own folder.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from vfsl import store
 from vfsl.errors import ConfigError, StoreError
-from vfsl.estimators.linear import LinearRegression
-from vfsl.estimators.logistic import LogisticRegression
-from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest, TreeModel
+from vfsl.estimators.base import Estimator
+from vfsl.params import settings_of
 from vfsl.parts import ModelShare
-
-Model = LinearRegression | LogisticRegression | TreeModel
+from vfsl.registry import Registry
 
 FORMAT = 1
-MODELS: dict[str, type[LinearRegression] | type[LogisticRegression] | type[TreeModel]] = {
-    "linear": LinearRegression,
-    "logistic": LogisticRegression,
-    "rf": RandomForest,
-    "gbdt": GBDT,
-    "xgb": XGB,
-    "lgb": LGB,
-}
+ESTIMATORS: Registry[type[Estimator]] = Registry(
+    "estimator",
+    "vfsl.estimators",
+    {
+        "linear": "vfsl.estimators.linear:LinearRegression",
+        "logistic": "vfsl.estimators.linear:LogisticRegression",
+        "rf": "vfsl.estimators.trees:RandomForest",
+        "gbdt": "vfsl.estimators.trees:GBDT",
+        "xgb": "vfsl.estimators.trees:XGB",
+        "lgb": "vfsl.estimators.trees:LGB",
+    },
+)
 
 
 def save_model(
-    model: Model, folder: str | Path, name: str = "model", *, force: bool = False
+    model: Estimator, folder: str | Path, name: str = "model", *, force: bool = False
 ) -> None:
     """Write NAME.json and, for each party, parties/PARTY/NAME-share.json.
 
@@ -41,8 +44,7 @@ def save_model(
     force : bool
         Replace a model of that name; otherwise it is refused.
     """
-    if not hasattr(model, "shares_"):
-        raise ConfigError(f"{type(model).__name__} is not fitted yet: call fit first.")
+    model.check_fitted()
     folder = Path(folder)
     check_no_model(folder, name, force)
     save_shares(model.shares_, folder, name)
@@ -51,7 +53,7 @@ def save_model(
         "model": model.name,
         "label": list(model.label_),
         "parties": list(model.shares_),
-        "settings": _settings(model),
+        "settings": settings_of(model),
     }
     store.write_json(folder / f"{name}.json", public)
 
@@ -69,7 +71,7 @@ def save_shares(shares: Mapping[str, ModelShare], folder: Path, name: str) -> No
         store.write_json(folder / "parties" / party / f"{name}-share.json", share.to_dict())
 
 
-def load_model(folder: str | Path, name: str = "model") -> Model:
+def load_model(folder: str | Path, name: str = "model") -> Estimator:
     """The model that `save_model` wrote, with the shares of all parties: a simulation.
 
     A party of a deployment reads its own share by `load_share`.
@@ -80,7 +82,7 @@ def load_model(folder: str | Path, name: str = "model") -> Model:
     try:
         if public["format"] != FORMAT:
             raise StoreError(f"{path} has format {public['format']}; expected {FORMAT}.")
-        model = MODELS[public["model"]](**public["settings"])
+        model = ESTIMATORS.find(public["model"])(**public["settings"])
         model.label_ = (public["label"][0], public["label"][1])
         parties = list(public["parties"])
     except (KeyError, TypeError, IndexError):
@@ -100,10 +102,3 @@ def load_share(folder: str | Path, party: str, name: str = "model") -> ModelShar
     if share.party != party:
         raise StoreError(f"{path} is the share of {share.party!r}, not of {party!r}.")
     return share
-
-
-def _settings(model: Model) -> dict[str, Any]:
-    """The parameters to make the model again; where its training kept rounds is not one."""
-    settings = asdict(model)
-    settings.pop("checkpoints", None)
-    return settings

@@ -19,8 +19,9 @@ from vfsl.errors import ConfigError
 from vfsl.evidence.deep import need_torch
 from vfsl.evidence.encoders import CNN, recipe_for
 from vfsl.evidence.opinion import EVIDENCE_FORMS, Opinion, probability
-from vfsl.evidence.rows import UNKNOWN, WholeFederated, WholePart, codes_in, whole_parts
+from vfsl.evidence.rows import UNKNOWN, WholePart, codes_in, whole_parts
 from vfsl.evidence.switches import Switches, switches_of
+from vfsl.federation import Federation
 from vfsl.parallel import using_threads
 from vfsl.parts import ModelShare, Roles
 from vfsl.values import Array
@@ -127,7 +128,7 @@ class RISA:
 
     # ---- what users call ----------------------------------------------------------------------
 
-    def fit(self, fed: WholeFederated, label: tuple[str, str]) -> Self:
+    def fit(self, fed: Federation, label: tuple[str, str]) -> Self:
         """Train on all rows of an aligned federation.
 
         Parameters
@@ -174,7 +175,7 @@ class RISA:
         return self
 
     def predict_proba(
-        self, fed: WholeFederated, *, rows: str = "overlap", offline: Sequence[str] = ()
+        self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> Array:
         """Class probabilities, in the order of ``classes_``.
 
@@ -191,20 +192,20 @@ class RISA:
         return self._answers(fed, rows, offline)[0]
 
     def predict(
-        self, fed: WholeFederated, *, rows: str = "overlap", offline: Sequence[str] = ()
+        self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> Array:
         """The most probable class of each row."""
         chances = self.predict_proba(fed, rows=rows, offline=offline)
         return np.asarray(self.classes_[chances.argmax(axis=1)])
 
     def uncertainty(
-        self, fed: WholeFederated, *, rows: str = "overlap", offline: Sequence[str] = ()
+        self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> Array:
         """The uncertainty of the fused opinion of each row: ignorance and conflict."""
         return self._answers(fed, rows, offline)[1]
 
     def score(
-        self, fed: WholeFederated, *, rows: str = "overlap", offline: Sequence[str] = ()
+        self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> float:
         """The share of rows with a known label that are predicted right."""
         guessed = self.predict_proba(fed, rows=rows, offline=offline).argmax(axis=1)
@@ -289,9 +290,7 @@ class RISA:
 
     # ---- internals ----------------------------------------------------------------------------
 
-    def _answers(
-        self, fed: WholeFederated, rows: str, offline: Sequence[str]
-    ) -> tuple[Array, Array]:
+    def _answers(self, fed: Federation, rows: str, offline: Sequence[str]) -> tuple[Array, Array]:
         """Probabilities and uncertainties of the rows asked for."""
         need_torch("RISA")
         self._held()

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from vfsl.align import RowShare
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.base import WithTables
+from vfsl.federation import Federation
 from vfsl.parts import Part, Rows
 from vfsl.values import Array
 
@@ -87,13 +86,7 @@ class WholePart(Part):
         return np.concatenate([self.rows, self.own]).astype(np.int64)
 
 
-class WholeFederated(WithTables, Protocol):
-    """What RISA needs of a federation: also the rows outside the overlap."""
-
-    def share(self, party: str) -> RowShare: ...
-
-
-def whole_parts(fed: WholeFederated, label: tuple[str, str]) -> dict[str, WholePart]:
+def whole_parts(fed: Federation, label: tuple[str, str]) -> dict[str, WholePart]:
     """Every party's overlap and own rows; labels at the label holder only."""
     parts = {}
     for party, part in fed.parts(label).items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -66,7 +66,7 @@ def _trees(
     rng: np.random.Generator,
 ) -> Floats:
     """Small boosted trees, those that advice on completed columns trains too."""
-    task = "regression" if classes is None else "classes"
+    task: Literal["classes", "regression"] = "regression" if classes is None else "classes"
     model = XGB(task=task, n_estimators=60, max_depth=4, learning_rate=0.08)
     me = table.party
     roles = Roles(me, (), f"no key beside {me}", "plain")
@@ -78,10 +78,7 @@ def _trees(
     if classes is None:
         return scores[:, 0]
     known = [int(code) for code in share.state["classes"]]
-    chances = model.chances(scores, len(known))
-    if len(known) == 2:
-        chances = np.hstack([1 - chances[:, :1], chances[:, :1]])
-    return in_order(chances, known, len(classes))
+    return in_order(model.to_probabilities(share, scores), known, len(classes))
 
 
 def _linear(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from vfsl.crypto import SCHEME_FOR
 from vfsl.data import PartyTable
-from vfsl.estimators import LinearRegression, LogisticRegression
+from vfsl.estimators.linear import LinearModel
 from vfsl.estimators.trees import TreeModel
 from vfsl.evidence import RISA
 from vfsl.job.schema import AlignStep, AnyStep, EvaluateStep, Job, TrainStep
@@ -48,8 +48,7 @@ def _training(step: TrainStep, job: Job, tables: Mapping[str, PartyTable]) -> fl
     model = step.estimator()
     if isinstance(model, RISA) or step.rows == "completed":
         return None
-    work = "linear" if isinstance(model, LinearRegression | LogisticRegression) else "trees"
-    scheme = SCHEME_FOR[work] if job.run.scheme == "auto" else job.run.scheme
+    scheme = SCHEME_FOR[model.work(1)] if job.run.scheme == "auto" else job.run.scheme
     # How many rows are common is not known before the alignment: at most so many.
     rows = min(len(table) for table in tables.values() if table.columns)
     cells = rows * sum(len(table.features) for table in tables.values())
@@ -57,4 +56,6 @@ def _training(step: TrainStep, job: Job, tables: Mapping[str, PartyTable]) -> fl
         rate = TREE_CELL.get(scheme)
         return None if rate is None else max(rate * cells * model.n_estimators, _LEAST)
     rate = LINEAR_CELL_ROUND.get(scheme)
-    return None if rate is None else max(rate * cells * model.max_rounds, _LEAST)
+    if rate is None or not isinstance(model, LinearModel):
+        return None
+    return max(rate * cells * model.max_rounds, _LEAST)

@@ -12,7 +12,6 @@ import pandas as pd
 
 from vfsl import store
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators import LinearRegression
 from vfsl.federation import Federation
 from vfsl.job.baselines import baselines, in_order
 from vfsl.job.metrics import BETTER, Bootstrap, Floats, measures_for
@@ -157,7 +156,7 @@ def _coded(labels: Array, classes: Sequence[Any] | None) -> Array:
 
 def _answer(model: AnyModel, work: Work, classes: Sequence[Any] | None) -> Floats:
     fed = work.testing([party for party in _aligned(work) if party in model.shares_])
-    if classes is None or isinstance(model, LinearRegression):
+    if classes is None:
         return np.asarray(model.predict(fed), dtype=np.float64)
     places = [list(classes).index(name) for name in model.classes_.tolist()]
     return in_order(model.predict_proba(fed), places, len(classes))

@@ -11,13 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validat
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.completion.registry import METHODS, available
 from vfsl.errors import ConfigError
-from vfsl.estimators.saved import MODELS, Model
+from vfsl.estimators.base import Estimator
+from vfsl.estimators.saved import ESTIMATORS
 from vfsl.evidence import MLP, RISA
 from vfsl.evidence.switches import Switches, switches_of
 from vfsl.job.mistakes import nearest_or_all, wrong
 from vfsl.pu import VFPU
 
-TRAINABLE: dict[str, Callable[..., Any]] = {**MODELS, "risa": RISA}
+TRAINABLE: dict[str, Callable[..., Any]] = {
+    **{name: ESTIMATORS.find(name) for name in ("linear", "logistic", "rf", "gbdt", "xgb", "lgb")},
+    "risa": RISA,
+}
 BASES = ("linear", "rf", "gbdt", "xgb", "lgb")
 
 
@@ -223,7 +227,7 @@ class TrainStep(Strict):
             )
         return self
 
-    def estimator(self) -> Model | RISA:
+    def estimator(self) -> Estimator | RISA:
         """The model with the settings that were given."""
         given = self._given()
         if self.model == "risa":
@@ -232,7 +236,7 @@ class TrainStep(Strict):
                 network["hidden"] = tuple(network["hidden"])
             if network:
                 given["encoder"] = MLP(**network)
-        made: Model | RISA = TRAINABLE[self.model](**given)
+        made: Estimator | RISA = TRAINABLE[self.model](**given)
         return made
 
     def _given(self) -> dict[str, Any]:

@@ -9,13 +9,12 @@ import numpy as np
 from vfsl import store
 from vfsl.data import write_table
 from vfsl.errors import StoreError
-from vfsl.estimators import LinearRegression, load_model, save_model
-from vfsl.estimators.saved import Model
+from vfsl.estimators import Estimator, load_model, save_model
 from vfsl.evidence import RISA, load_risa, save_risa
 from vfsl.federation import Federation
 from vfsl.values import Array
 
-AnyModel = Model | RISA
+AnyModel = Estimator | RISA
 
 
 def keep_model(model: AnyModel, folder: Path, name: str) -> None:
@@ -41,7 +40,7 @@ def take_up_model(folder: Path, name: str) -> AnyModel:
 
 
 def predicts_numbers(model: AnyModel) -> bool:
-    return isinstance(model, LinearRegression) or getattr(model, "task", "") == "regression"
+    return not isinstance(model, RISA) and model.predicts == "numbers"
 
 
 def write_predictions(model: AnyModel, fed: Federation, path: Path) -> None:
@@ -59,7 +58,7 @@ def write_predictions(model: AnyModel, fed: Federation, path: Path) -> None:
         columns["aligned"] = np.isin(rows, share.overlap)
     else:
         rows = share.overlap
-        if isinstance(model, LinearRegression) or predicts_numbers(model):
+        if predicts_numbers(model):
             columns = {f"predicted {column}": model.predict(fed)}
         else:
             columns = named(model.predict_proba(fed), model.classes_, column)

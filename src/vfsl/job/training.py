@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from vfsl.align import RowPlan
-from vfsl.estimators.trees import TreeModel
 from vfsl.evidence import RISA
 from vfsl.federation import Federation
 from vfsl.job.completing import completed_rows
@@ -22,14 +20,13 @@ def train(work: Work, step: TrainStep) -> None:
     if isinstance(model, RISA):
         _train_risa(model, work, step)
     else:
-        if isinstance(model, TreeModel):
-            model = replace(model, checkpoints=work.unfinished / f"step-{work.number}-trees")
+        kept = work.state("model")
         completed = work.job.completed_before(work.number) if step.rows == "completed" else None
         if completed is None:
-            model.fit(work.training, label=step.label)
+            model.fit(work.training.keeping(kept), label=step.label)
         else:
             fed, weights = completed_rows(work, completed)
-            model.fit(fed, label=step.label, weights=weights)
+            model.fit(fed.keeping(kept), label=step.label, weights=weights)
     keep_model(model, work.results, f"model-{work.number}")
     path = work.party_folder(step.label[0]) / f"predictions-{work.number}.csv"
     fed = _with_parties(work.fed, list(model.shares_))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vfsl.estimators.descent import Floats, Integers
+from vfsl.values import Floats, Integers
 
 Booleans = npt.NDArray[np.bool_]
 

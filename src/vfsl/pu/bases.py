@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -15,16 +15,15 @@ from vfsl.channel import Channel
 from vfsl.crypto import scheme
 from vfsl.data import Kind
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Estimator
-from vfsl.estimators.descent import Floats, Width
-from vfsl.estimators.exposure import Rarest, rarest_class
-from vfsl.estimators.least_squares import Program
-from vfsl.estimators.linear_model import LinearModel
-from vfsl.estimators.logistic import LogisticRegression
+from vfsl.estimators.base import NOTHING_KEPT, Estimator
+from vfsl.estimators.descent import Program, Width
+from vfsl.estimators.linear import LinearModel, LogisticRegression
+from vfsl.estimators.privacy import Rarest, find_rarest_class
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.pu.bags import Booleans, mean_votes
 from vfsl.pu.calibration import finite_logit
-from vfsl.values import Array
+from vfsl.store import Checkpoints
+from vfsl.values import Array, Floats
 
 # Import paths, so that trees load only when they are used.
 BASES = {
@@ -39,12 +38,9 @@ BASES = {
 IN_BAGS = {"lgb": {"min_child_weight": 5.0}}
 
 
-class Base(Estimator, Protocol):
-    """What VFPU asks of an estimator.
-
-    One that has ``training_scores(share)`` gives the label holder the score of every training row,
-    (rows, models), without a message; of another the label holder learns sums over bags only.
-    """
+# One that knows its training scores gives the label holder the score of every training row, (rows,
+# models), without a message; of another the label holder learns sums over bags only.
+Base = Estimator
 
 
 @dataclass
@@ -64,7 +60,6 @@ class BagLogistic(LogisticRegression):
     tolerance: float = 0.0
     cut: float = 3.0
     rare_rows_per_column: float = 1.0
-    scores_are: ClassVar[str] = "logit"
 
     def train(
         self,
@@ -73,10 +68,11 @@ class BagLogistic(LogisticRegression):
         *,
         roles: Roles,
         rng: np.random.Generator | None = None,
+        kept: Checkpoints = NOTHING_KEPT,
     ) -> ModelShare | None:
         limits = {} if part is None else column_limits(part, self.cut)
         cut = None if part is None else cut_part(part, limits)
-        share = super().train(channel, cut, roles=roles, rng=rng)
+        share = super().train(channel, cut, roles=roles, rng=rng, kept=kept)
         return None if share is None else replace(share, state={**share.state, "limits": limits})
 
     def score_rows(
@@ -86,9 +82,11 @@ class BagLogistic(LogisticRegression):
             part = cut_part(part, share.state["limits"])
         return super().score_rows(channel, part, share, roles=roles)
 
-    def _rarest(self, codes: Array, classes: Array, weights: Floats) -> Rarest:
+    def _find_rarest(self, codes: Array, classes: Array, weights: Floats) -> Rarest:
         """Known positives; who stands against them in a bag is drawn anew, and hides nobody."""
-        return rarest_class(codes, classes, np.where(codes[:, None] == codes.max(), weights, 0.0))
+        return find_rarest_class(
+            codes, classes, np.where(codes[:, None] == codes.max(), weights, 0.0)
+        )
 
     def _program(self, weighted: bool = False) -> Program:
         program = super()._program(weighted)
@@ -151,7 +149,7 @@ def make_base(base: str | Base) -> Base:
         module, name = BASES[base].split(":")
         made: Base = getattr(import_module(module), name)(**IN_BAGS.get(base, {}))
         return made
-    if getattr(base, "scores_are", None) not in ("logit", "probability"):
+    if not isinstance(base, Estimator) or base.scores_are not in ("logit", "probability"):
         raise ConfigError(
             "The base parameter of VFPU must be an estimator whose scores are logits or "
             f"probabilities. Got {type(base).__name__} instead, which has none; use one of "
@@ -162,7 +160,7 @@ def make_base(base: str | Base) -> Base:
 
 def knows_training_scores(base: Base) -> bool:
     """Whether the label holder has every training row's score anyway."""
-    return hasattr(base, "training_scores")
+    return base.knows_training_scores
 
 
 def training_scores(base: Any, share: ModelShare) -> Floats:

@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 from vfsl.data import Kind, PartyTable
-from vfsl.estimators.descent import Floats, Integers
 from vfsl.pu.bags import Booleans
+from vfsl.values import Floats, Integers
 
 STRATA = 10
 _REPEATS = 40

@@ -17,8 +17,8 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 from scipy.stats import norm
 
-from vfsl.estimators.descent import Floats
 from vfsl.pu.stopping import separation
+from vfsl.values import Floats
 
 METHOD = "Platt scaling of held-out scores, Elkan-Noto correction under the estimated prior"
 _EDGE = 1e-12

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from vfsl.errors import DataError
-from vfsl.estimators.descent import Floats, Integers
 from vfsl.parts import ModelShare, Part
 from vfsl.pu import bias, stopping
 from vfsl.pu.bags import Batch, Booleans, make_batch, mean_of_sums, on_scale_of
@@ -22,7 +21,7 @@ from vfsl.pu.picture import picture
 from vfsl.pu.pieces import Done, Leader, Task
 from vfsl.pu.prior import Prior, estimate_prior
 from vfsl.pu.spies import choose_spies, reliable_negatives, spy_weights
-from vfsl.values import Array
+from vfsl.values import Array, Floats, Integers
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What VFPU asks of a federation, and where its parties keep finished pieces."""
+"""Where the parties of VFPU keep finished pieces."""
 
 from __future__ import annotations
 
@@ -6,25 +6,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from vfsl.align import RowShare
-from vfsl.estimators.base import WithTables
+from vfsl.federation import Federation
 from vfsl.store import Checkpoints
 
 
-class Marked(WithTables, Protocol):
-    """What VFPU needs of a federation: also the marks of known positives."""
-
-    def share(self, party: str) -> RowShare: ...
-
-    def mark(self, *, positives: str, label_holder: str) -> Any: ...
-
-
 def keeper_of(
-    fed: Marked,
+    fed: Federation,
     party: str,
     state: Mapping[str, Path | str] | None,
     public: Mapping[str, Any],

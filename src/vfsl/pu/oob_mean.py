@@ -23,19 +23,18 @@ from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
 from vfsl.crypto.fixed import decode, encode
 from vfsl.data import Encoder
 from vfsl.errors import ProtocolError
-from vfsl.estimators.descent import Floats, Integers
 from vfsl.estimators.exchange import (
-    announced,
-    bundled,
+    bundle,
     load_array,
+    receive_count,
     receive_key,
     send_fresh_key,
-    unbundled,
+    unbundle,
 )
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.pu.bags import Booleans
 from vfsl.pu.bases import cut_part
-from vfsl.values import Ciphertext, Disclosure, Disclosures, Masked
+from vfsl.values import Ciphertext, Disclosure, Disclosures, Floats, Integers, Masked
 
 DISCLOSURES: Disclosures = {
     "public key": Disclosure(dict, "the public key of this run"),
@@ -55,7 +54,7 @@ _BOUND = 1 << 40
 def sum_key_holder(channel: Channel, roles: Roles) -> None:
     """Make a fresh key and open one masked sum for each row."""
     secret = send_fresh_key(channel, roles)
-    rows = announced(channel, roles.label_holder, "rows", 1, 1 << 40)
+    rows = receive_count(channel, roles.label_holder, "rows", 1, 1 << 40)
     holder = KeyHolder(secret, {"sum": (rows,)})
     request = channel.receive(roles.label_holder, "sum")
     channel.send(roles.label_holder, "opened sum", holder.open("sum", request))
@@ -66,7 +65,7 @@ def sum_feature_holder(channel: Channel, part: Part, share: ModelShare, roles: R
     scores = fine_scores(own_scores(part, share))
     arrays = [key.encrypt(column, bound=_BOUND) for column in scores.T]
     channel.release(roles.label_holder, "out-of-bag sums", len(scores))
-    channel.send(roles.label_holder, "bag scores", bundled(arrays))
+    channel.send(roles.label_holder, "bag scores", bundle(arrays))
 
 
 def sum_label_holder(
@@ -107,7 +106,7 @@ def fine_scores(scores: Floats) -> Integers:
 def _receive_scores(
     channel: Channel, party: str, key: PublicKey, shape: tuple[int, ...]
 ) -> list[EncryptedArray]:
-    came = unbundled(channel.receive(party, "bag scores"), party)
+    came = unbundle(channel.receive(party, "bag scores"), party)
     rows, models = shape
     if len(came) != models:
         raise ProtocolError(

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from vfsl.data.aggregates import LEAST, capture_curve, histogram
-from vfsl.estimators.descent import Floats
 from vfsl.pu.bags import Booleans
 from vfsl.pu.bias import Difference
+from vfsl.values import Floats
 
 _MOST_COLUMNS = 12
 

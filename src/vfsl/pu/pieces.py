@@ -19,13 +19,12 @@ import numpy as np
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.draws import draw_by_number
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.estimators.descent import Floats, Integers
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.pu import oob_mean
 from vfsl.pu.bags import Booleans
 from vfsl.pu.bases import Base, knows_training_scores, training_scores
 from vfsl.store import Checkpoints
-from vfsl.values import Disclosure, Disclosures
+from vfsl.values import Disclosure, Disclosures, Floats, Integers
 
 _LISTS = ("positives", "pseudo-negatives", "out-of-bag")
 _MOST = 10**6

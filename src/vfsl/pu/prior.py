@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import expit
 from sklearn.isotonic import isotonic_regression
 
-from vfsl.estimators.descent import Floats
+from vfsl.values import Floats
 
 # Best bin estimation: confidence 1 − δ and the slack γ of its bound.
 _DELTA, _GAMMA = 0.1, 0.01

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from vfsl.errors import DataError
-from vfsl.estimators.descent import Floats
 from vfsl.pu.bags import Booleans
+from vfsl.values import Floats
 
 
 def choose_spies(known: Booleans, share: float, rng: np.random.Generator) -> Booleans:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy.stats import mannwhitneyu, spearmanr
 
-from vfsl.estimators.descent import Floats
+from vfsl.values import Floats
 
 STABLE = 0.995  # rank correlation of two iterations
 DRIFT = 0.01  # of the held-out positives' AUC

@@ -25,6 +25,7 @@ from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError
+from vfsl.federation import Federation
 from vfsl.parts import ModelShare, Part, Roles, Seen, places_in_training, scores_with_kept
 from vfsl.pu.bases import (
     BagLogistic,
@@ -40,7 +41,7 @@ from vfsl.pu.bases import (
 from vfsl.pu.calibration import Calibration
 from vfsl.pu.deliver import deliver_feature_holder, deliver_label_holder, deliver_positive_holder
 from vfsl.pu.loop import Outcome, Progress, Settings, search
-from vfsl.pu.marked import Marked, keeper_of
+from vfsl.pu.marked import keeper_of
 from vfsl.pu.pieces import DISCLOSURES, Leader, follow
 from vfsl.pu.prior import Prior
 from vfsl.store import Checkpoints
@@ -131,7 +132,7 @@ class VFPU:
 
     def fit(
         self,
-        fed: Marked,
+        fed: Federation,
         positives: str = "A",
         label_holder: str = "C",
         *,
@@ -196,7 +197,7 @@ class VFPU:
         )
         return self
 
-    def predict_proba(self, fed: Marked) -> Array:
+    def predict_proba(self, fed: Federation) -> Array:
         """How likely the aligned rows of a federation are positive, in the common order.
 
         Over trees the label holder has the scores of the training rows: nobody is asked for them.
@@ -225,7 +226,7 @@ class VFPU:
         positive = scores_with_kept(held, places, answers.get(self.label_holder_))
         return np.hstack([1 - positive, positive])
 
-    def deliver(self, fed: Marked, consent: Sequence[str] = ()) -> pd.Series[float]:
+    def deliver(self, fed: Federation, consent: Sequence[str] = ()) -> pd.Series[float]:
         """Send the reliable positives to the positive holder, who receives ids of strangers.
 
         Parameters
@@ -351,7 +352,7 @@ class VFPU:
             seen=seen,
         )
 
-    def _take_in(self, share: ModelShare, fed: Marked) -> None:
+    def _take_in(self, share: ModelShare, fed: Federation) -> None:
         """The label holder's results as attributes, by its ids."""
         state, holder = share.state, share.party
         ids = fed.tables[holder].ids[fed.share(holder).overlap]
@@ -379,7 +380,7 @@ class VFPU:
         return replace(base, rare_rows_per_column=self.rare_rows_per_column)
 
     def _arranged(
-        self, fed: Marked, label_holder: str, base: Base
+        self, fed: Federation, label_holder: str, base: Base
     ) -> tuple[Roles, dict[str, Part]]:
         roles = fed.roles(label_holder, "linear")
         roles = fed.roles(label_holder, work_of(base, len(roles.feature_holders)))

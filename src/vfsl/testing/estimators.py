@@ -15,22 +15,203 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from vfsl.channel import Transcript
+from vfsl.align import RowPlan, RowShare
+from vfsl.data import Kind, PartyTable
+from vfsl.errors import ConfigError
+from vfsl.federation import Federation
+from vfsl.parts import ModelShare
 from vfsl.testing.claims import randomness_left_alone, refused, require, same_frames
-from vfsl.testing.estimator_case import COLUMNS, KEYS, LABEL, MOVED, THREE, EstimatorCase, Trial
 from vfsl.values import Array
 
 __all__ = ["ESTIMATOR_CHECKS", "EstimatorCase"]
 
-HOLDER = LABEL[0]
+# Writes a fitted model into a folder, and reads it back.
+Saved = Callable[[Any, Path], Any]
+LABEL = HOLDER, GOAL = "C", "goal"
+KEYS = "K"
+# Classes in the order of their names, from little to much of what causes them; none: numbers.
+TARGETS: dict[str, tuple[str, ...]] = {
+    "two classes": ("ill-of-c", "well-of-c"),
+    "three classes": ("ill-of-c", "so-so-of-c", "well-of-c"),
+    "numbers": (),
+}
+# Names that can be told from everything that a share or a message has of its own.
+COLUMNS = {
+    "C": ("c-height", "c-weight", "c-town"),
+    "B": ("b-income", "b-visits", "b-hobby", "b-debt"),
+}
+# The same columns in the same order, in the hands of others.
+MOVED = {"C": (*COLUMNS["C"], "b-income", "b-visits"), "B": ("b-hobby", "b-debt")}
+THREE = {"C": COLUMNS["C"], "B": ("b-income", "b-visits"), "D": ("b-hobby", "b-debt")}
+
+
+def pooled_columns(rows: int, seed: int = 0) -> tuple[pd.DataFrame, Array]:
+    """All parties' columns side by side, some cells missing, and a number that they cause."""
+    source = np.random.default_rng(seed)
+    common = source.normal(size=rows)
+    town = source.choice(["c-north", "c-south", "c-west"], rows)
+    hobby = source.choice(["b-chess", "b-rowing", "b-stamps"], rows, p=[0.5, 0.3, 0.2])
+    numbers = {
+        name: np.round(common + source.normal(size=rows), 6)
+        for name in ("c-height", "c-weight", "b-income", "b-debt")
+    }
+    visits = source.integers(0, 5, rows)
+    cause = 1.5 * numbers["c-height"] + 2.0 * numbers["b-income"] - numbers["b-debt"]
+    cause = cause + 1.5 * (town == "c-north") + 1.5 * (hobby == "b-rowing") + 0.5 * visits
+    frame = pd.DataFrame({**numbers, "b-visits": visits, "c-town": town, "b-hobby": hobby})
+    frame["c-weight"] = frame["c-weight"].mask(source.random(rows) < 0.1)
+    frame["b-hobby"] = frame["b-hobby"].mask(source.random(rows) < 0.1)
+    order = [name for party in ("C", "B") for name in COLUMNS[party]]
+    return frame[order], np.asarray(cause + 0.5 * source.normal(size=rows))
+
+
+class Trial(Federation):
+    """A federation of a check; ``results`` are what the parties ended the last step with."""
+
+    results: dict[str, Any]
+
+    def play(self, *given: Any, **more: Any) -> dict[str, Any]:
+        self.results = super().play(*given, **more)
+        return self.results
+
+
+class EstimatorCase:
+    """An estimator to be checked: ``fit(fed, label, weights)``, ``decision_function(fed)``,
+    ``predict(fed)``, of a classifier ``predict_proba(fed)``, and ``shares_`` by party.
+
+    Parameters
+    ----------
+    make : callable
+        Makes a fresh, unfitted estimator with settings small enough to fit many times.
+    target : {"two classes", "three classes", "numbers"}
+    draws : bool
+        Whether training draws at random. Where it does not, neither the seed nor the order of rows
+        may matter.
+    weights : bool
+        Whether ``fit`` takes row weights.
+    tolerance : float
+        How far answers may differ, as a share of their deviation, where only rounding differs:
+        other parties hold a column, rows come in another order.
+    left_out : float, optional
+        The same for rows with a weight of 0 against rows that are not there. None: they differ,
+        since encodings are learned from all rows.
+    saved : callable, optional
+        ``saved(model, folder)`` writes a fitted model and returns what it reads back.
+    schemes : list of (str, int)
+        Schemes and their security under which shares must be those of the plain one, bit for bit.
+    rows : int
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        *,
+        target: str = "two classes",
+        draws: bool = False,
+        weights: bool = True,
+        tolerance: float = 0.0,
+        left_out: float | None = None,
+        saved: Saved | None = None,
+        schemes: Sequence[tuple[str, int]] = (),
+        rows: int = 200,
+    ) -> None:
+        if target not in TARGETS:
+            raise ConfigError(
+                f"The target parameter of EstimatorCase must be one of {', '.join(TARGETS)}. "
+                f"Got {target!r} instead."
+            )
+        self.make, self.draws, self.weights = make, draws, weights
+        self.tolerance, self.left_out, self.saved = tolerance, left_out, saved
+        self.schemes = tuple(schemes)
+        self.frame, cause = pooled_columns(rows)
+        self.classes = TARGETS[target]
+        self.target = self._goal(cause)
+
+    def _goal(self, cause: Array) -> Array:
+        if not self.classes:
+            return np.array((10 * cause + 40).tolist(), dtype=object)
+        edges = np.quantile(cause, np.linspace(0.0, 1.0, len(self.classes) + 1)[1:-1] ** 0.7)
+        return np.array(self.classes, dtype=object)[np.searchsorted(edges, cause)]
+
+    def other_goal(self, value: Any) -> Any:
+        """Another class, or a number far off."""
+        if not self.classes:
+            return value + 25.0
+        return self.classes[self.classes.index(value) - 1]
+
+    def trial(
+        self,
+        *,
+        frame: pd.DataFrame | None = None,
+        target: Array | None = None,
+        columns: Mapping[str, Sequence[str]] = COLUMNS,
+        rows: Array | None = None,
+        seed: int = 0,
+        scheme: tuple[str, int] = ("plain", 128),
+    ) -> Trial:
+        """The federation of the case, with some of it otherwise: who has which columns, which rows
+        take part in which order."""
+        frame = self.frame if frame is None else frame
+        goal = pd.Series(self.target if target is None else target, dtype=object)
+        ids = [f"person-{row}" for row in range(len(frame))]
+        tables = {}
+        for party, names in columns.items():
+            own = frame[list(names)].assign(id=ids)
+            tables[party] = PartyTable.from_frame(own, party=party, id="id")
+        table = tables[HOLDER]
+        # A label that no table would take must be refused by the estimator as well.
+        tables[HOLDER] = replace(
+            table, frame=table.frame.assign(goal=goal), kinds={**table.kinds, GOAL: Kind.LABEL}
+        )
+        made = Trial(
+            tables,
+            scheme=scheme[0],
+            security=scheme[1],
+            seed=seed,
+            key_holder=KEYS,
+            keep_views=True,
+        )
+        chosen = np.arange(len(frame)) if rows is None else np.asarray(rows)
+        nobody = np.empty(0, dtype=np.int64)
+        made.plan = RowPlan(
+            {party: RowShare(party, "of a check", chosen, nobody) for party in (HOLDER, *tables)}
+        )
+        return made
+
+    def fit(self, trial: Trial, weights: Array | None = None) -> Any:
+        if weights is None:
+            return self.make().fit(trial, label=LABEL)
+        return self.make().fit(trial, label=LABEL, weights=weights)
+
+    def answer(self, model: Any, trial: Trial) -> Array:
+        """Probabilities, or numbers in units of the target."""
+        found = model.predict_proba(trial) if self.classes else model.predict(trial)
+        return np.asarray(found, dtype=np.float64)
+
+    @cached_property
+    def fitted(self) -> Any:
+        """Fitted once: checks may score with it, and not fit it again."""
+        return self.fit(self.trial())
+
+    @cached_property
+    def answers(self) -> Array:
+        return self.answer(self.fitted, self.trial())
+
+    def shares(self, model: Any) -> dict[str, dict[str, Any]]:
+        shares: dict[str, ModelShare] = model.shares_
+        return {party: share.to_dict() for party, share in shares.items()}
+
+
+# ---- checks --------------------------------------------------------------------------------------
 
 
 def _close(case: EstimatorCase, one: Array, other: Array, sentence: str, far: float = -1) -> None:
@@ -128,11 +309,12 @@ def weighs_rows(case: EstimatorCase) -> None:
     _close(case, case.answers, ones, "Weights of 1 give other answers than none.")
     if case.left_out is not None:
         # Missing cells are imputed by what all rows have, with weight or without.
-        whole, rows = case.trial(frame=case.frame.ffill().bfill()), np.flatnonzero(weights)
-        found = case.answer(case.fit(whole, weights), whole)
-        model = case.fit(replace(whole, rows=rows), weights[rows])
+        whole, rows = case.frame.ffill().bfill(), np.flatnonzero(weights)
+        asked = case.trial(frame=whole)
+        found = case.answer(case.fit(asked, weights), asked)
+        model = case.fit(case.trial(frame=whole, rows=rows), weights[rows])
         sentence = "Rows without weight are not as rows that are not there."
-        _close(case, found, case.answer(model, whole), sentence, case.left_out)
+        _close(case, found, case.answer(model, asked), sentence, case.left_out)
 
 
 def takes_rows_without_a_label(case: EstimatorCase) -> None:
@@ -177,11 +359,10 @@ def answers_the_label_holder_only(case: EstimatorCase) -> None:
 
 def keeps_columns_at_home(case: EstimatorCase) -> None:
     """No share or message has another party's column names, categories, ids, labels or cells."""
-    transcript = Transcript(keep_views=True)
     old, new = np.split(np.arange(len(case.target)), [3 * len(case.target) // 4])
-    trial = case.trial(transcript=transcript, rows=old)
+    trial, asked = case.trial(rows=old), case.trial(rows=new)
     model = case.fit(trial)
-    model.decision_function(case.trial(transcript=transcript, rows=new))
+    model.decision_function(asked)
     for party, content in case.shares(model).items():
         text = json.dumps(content)
         foreign = _words(trial, *(other for other in COLUMNS if other != party))
@@ -191,13 +372,13 @@ def keeps_columns_at_home(case: EstimatorCase) -> None:
     secrets = [word.encode() for word in (*_words(trial, "C", "B"), "person-", *case.classes)]
     for party in COLUMNS:
         for name in trial.tables[party].features:
-            cells = trial.frame[name]
+            cells = case.frame[name]
             if cells.dtype == np.float64:
                 known = cells.dropna().iloc[:20]
                 secrets += [
                     np.array(cell, kind).tobytes() for cell in known for kind in ("<d", ">d")
                 ]
-    for sight in transcript.sights:
+    for sight in (*trial.transcript.sights, *asked.transcript.sights):
         crossed = [secret for secret in secrets if secret in sight.body]
         require(not crossed, f"Message {sight.name!r} of {sight.sender!r} carries {crossed[:3]}.")
 
@@ -207,7 +388,7 @@ def _words(trial: Trial, *parties: str) -> list[str]:
     words = []
     for party in parties:
         for name in trial.tables[party].features:
-            cells = trial.frame[name].dropna()
+            cells = trial.tables[party].column(name).dropna()
             words.append(name)
             if cells.dtype == np.float64:
                 words += [repr(float(cell)) for cell in cells]

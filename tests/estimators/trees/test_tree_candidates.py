@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from vfsl.estimators.trees.binning import Bins, Column
 from vfsl.estimators.trees.candidates import (
     LEAST_ROWS,
     LEFT,
@@ -18,6 +16,8 @@ from vfsl.estimators.trees.candidates import (
     rule_sides,
     run_sums,
 )
+
+from vfsl.estimators.trees.binning import Bins, Column
 
 SIZES = st.sampled_from([0, 0, 1, 2, 5, 9, 10, 11, 15, 40])
 

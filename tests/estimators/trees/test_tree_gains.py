@@ -5,8 +5,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-
-from vfsl.crypto.slots import fold, unfold
 from vfsl.estimators.trees.gains import (
     FOLD_BITS,
     Penalty,
@@ -15,6 +13,8 @@ from vfsl.estimators.trees.gains import (
     quantise,
     row_bound,
 )
+
+from vfsl.crypto.slots import fold, unfold
 
 SMALL = st.floats(-1e6, 1e6, allow_subnormal=False)
 

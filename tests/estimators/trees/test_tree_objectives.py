@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 from scipy.special import expit
-
-from vfsl.errors import DataError
 from vfsl.estimators.trees.fitting import newton_values
 from vfsl.estimators.trees.objectives import (
     Logistic,
@@ -13,6 +11,8 @@ from vfsl.estimators.trees.objectives import (
     Squared,
     encode_target,
 )
+
+from vfsl.errors import DataError
 
 ROWS = 12
 

@@ -6,10 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from vfsl.crypto import Grouping
-from vfsl.errors import ProtocolError
-from vfsl.estimators.trees import cells
 from vfsl.estimators.trees.cells import Cells
 from vfsl.estimators.trees.partition import (
     Cut,
@@ -21,6 +17,10 @@ from vfsl.estimators.trees.partition import (
     unpack_sides,
 )
 from vfsl.estimators.trees.sampling import bootstrap, choose_columns, goss, subsample
+
+from vfsl.crypto import Grouping
+from vfsl.errors import ProtocolError
+from vfsl.estimators.trees import cells
 from vfsl.estimators.trees.tree import LEAF, Tree
 
 # ---- draws ----

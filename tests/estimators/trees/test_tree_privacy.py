@@ -15,6 +15,10 @@ from trees.tree_cases import (
     train,
     train_with,
 )
+from vfsl.estimators.trees.candidates import rule_sides
+from vfsl.estimators.trees.fitting import Bagging, Boosting
+from vfsl.estimators.trees.gains import FOLD_BITS
+from vfsl.estimators.trees.sampling import bootstrap, subsample
 
 from vfsl.channel import Transcript, wire
 from vfsl.crypto import scheme
@@ -23,11 +27,7 @@ from vfsl.draws import draw_announced_seed
 from vfsl.errors import ProtocolError, QueryRefused
 from vfsl.estimators import GBDT, LGB, XGB, RandomForest, Roles
 from vfsl.estimators.trees import program, scoring
-from vfsl.estimators.trees.candidates import rule_sides
-from vfsl.estimators.trees.fitting import Bagging, Boosting
-from vfsl.estimators.trees.gains import FOLD_BITS
 from vfsl.estimators.trees.model import Bins
-from vfsl.estimators.trees.sampling import bootstrap, subsample
 from vfsl.values import Ciphertext, Masked
 
 ROWS = 240

@@ -1,10 +1,10 @@
 """What trees count as: bits as parts of numbers, binned columns once."""
 
 import numpy as np
+from vfsl.estimators.trees.releasing import binned_numbers, release_binned, side_numbers
 
 from vfsl.channel import Transcript
 from vfsl.channel.base import PartyChannel
-from vfsl.estimators.trees.releasing import binned_numbers, release_binned, side_numbers
 
 
 class Silent:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trees.tree_cases import FOUR, PLAIN, Meddler, classes, parts_of, scores, splits, tables, train
+from vfsl.estimators.trees.candidates import rule_sides
+from vfsl.estimators.trees.partition import Node
 
 import vfsl
 from vfsl.align import RowPlan, RowShare
@@ -16,8 +18,6 @@ from vfsl.data import PartyTable
 from vfsl.errors import ProtocolError
 from vfsl.estimators import LGB, XGB, Part, Roles, load_model, save_model
 from vfsl.estimators.trees.binning import Bins, Column
-from vfsl.estimators.trees.candidates import rule_sides
-from vfsl.estimators.trees.partition import Node
 from vfsl.estimators.trees.scoring import DISCLOSURES, answer_sides, find_leaves, levels_of
 from vfsl.estimators.trees.tree import LEAF, Tree
 

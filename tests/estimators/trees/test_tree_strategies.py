@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from trees.tree_cases import ALONE, classes, grow, parts_of, pooled, scores, tables, train
-
-from vfsl.estimators import GBDT, LGB, XGB, RandomForest
 from vfsl.estimators.trees.fitting import Bagging, Boosting
 from vfsl.estimators.trees.sampling import bootstrap
+
+from vfsl.estimators import GBDT, LGB, XGB, RandomForest
 
 
 def step_frame():

@@ -1,23 +1,26 @@
-"""Columns as small integer codes: quantile bins of numbers, one code a category, one for missing.
+"""Columns as small integer codes, and sums by code: histograms of one's own columns.
 
-Each party bins its own columns once, by its own training rows, and keeps the edges in its share.
+Numbers become quantile bins; each category gets a code, and so do missing cells. Each party bins
+its own columns once, by its own training rows, and keeps the edges in its share.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from vfsl.crypto import Grouping
+from vfsl.crypto.integers import sums_by_place
 from vfsl.data import Kind, PartyTable
 from vfsl.data.codes import as_floats
-from vfsl.errors import ConfigError
-from vfsl.values import Array
+from vfsl.values import Array, Integers
 
 MOST_BINS = 255
-CATEGORIES = ("one-vs-rest", "sorted")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Column:
     levels : list, optional
         Of a categorical column: the categories, in the order of their codes.
     ordered : bool
-        Whether a split sends a run of bins to the left, or a single category.
+        Whether a split sends consecutive bins to the left, or a single category.
     missing : bool
         Whether training rows lacked it.
     """
@@ -83,26 +86,18 @@ class Bins:
         table : PartyTable
             The training rows.
         most : int
-            Most bins a column, 2 to 255. Rarer categories beyond that share the missing code.
+            Most bins per column, 2 to 255. Rarer categories beyond that share the missing code.
         categories : {"one-vs-rest", "sorted"}
             A split on a categorical column sends one category to the left, or all categories up to
             one in their natural order.
         """
-        if not 2 <= most <= MOST_BINS:
-            raise ConfigError(
-                f"The bins parameter must be from 2 to {MOST_BINS}. Got {most!r} instead."
-            )
-        if categories not in CATEGORIES:
-            raise ConfigError(
-                f"The categories parameter must be one of {CATEGORIES}. Got {categories!r} instead."
-            )
         made = []
         for name in table.features:
             values = table.column(name)
             column = (
-                _numeric(name, values, most)
+                _cut_numbers(name, values, most)
                 if table.kinds[name] is Kind.NUMERIC
-                else _categorical(name, values, most, categories)
+                else _cut_categories(name, values, most, categories)
             )
             if column.size + column.missing > 1:
                 made.append(column)
@@ -110,7 +105,7 @@ class Bins:
 
     @property
     def width(self) -> int:
-        """Codes a column at most, that for missing cells included; every column gets as many."""
+        """Codes of the longest column, with that of missing cells; every column gets as many."""
         return max((column.size for column in self.columns), default=0) + 1
 
     def transform(self, table: PartyTable) -> Array:
@@ -128,13 +123,13 @@ class Bins:
         return cls(tuple(Column(**column) for column in content))
 
 
-def _numeric(name: str, values: pd.Series[Any], most: int) -> Column:
+def _cut_numbers(name: str, values: pd.Series[Any], most: int) -> Column:
     numbers = as_floats(values)
     known = numbers[~np.isnan(numbers)]
-    return Column(name, quantile_edges(known, most), None, True, len(known) < len(numbers))
+    return Column(name, cut_quantiles(known, most), None, True, len(known) < len(numbers))
 
 
-def _categorical(name: str, values: pd.Series[Any], most: int, categories: str) -> Column:
+def _cut_categories(name: str, values: pd.Series[Any], most: int, categories: str) -> Column:
     known = values.dropna().astype(object)
     counts = known.value_counts(sort=False)
     # The most frequent ones; of equally frequent ones those that come first in their order.
@@ -149,8 +144,8 @@ def _categorical(name: str, values: pd.Series[Any], most: int, categories: str) 
     return Column(name, [], levels, categories == "sorted", missing)
 
 
-def quantile_edges(values: Array, most: int) -> list[float]:
-    """Edges that share the rows out evenly; a frequent value gets a bin to itself.
+def cut_quantiles(values: Array, most: int) -> list[float]:
+    """Edges that spread the rows evenly; a frequent value gets a bin to itself.
 
     Edges lie halfway between neighbouring values, so that unseen values fall to the nearer side.
     """
@@ -159,7 +154,7 @@ def quantile_edges(values: Array, most: int) -> list[float]:
         return []
     middles = distinct[:-1] / 2 + distinct[1:] / 2  # a difference might not fit a double
     if len(distinct) <= most:
-        return _strict(distinct, middles, np.arange(len(distinct) - 1))
+        return _separate(distinct, middles, np.arange(len(distinct) - 1))
     frequent = counts >= counts.sum() / most
     for bins in range(most - int(frequent.sum()), 0, -1):
         small = np.where(frequent, 0, counts)
@@ -167,11 +162,72 @@ def quantile_edges(values: Array, most: int) -> list[float]:
         part = np.floor(np.minimum(place, bins - 1))
         cut = frequent[:-1] | frequent[1:] | (part[:-1] != part[1:])
         if cut.sum() < most:
-            return _strict(distinct, middles, np.flatnonzero(cut))
-    return _strict(distinct, middles, np.flatnonzero(frequent[:-1])[: most - 1])
+            return _separate(distinct, middles, np.flatnonzero(cut))
+    return _separate(distinct, middles, np.flatnonzero(frequent[:-1])[: most - 1])
 
 
-def _strict(distinct: Array, middles: Array, at: Array) -> list[float]:
+def _separate(distinct: Array, middles: Array, at: Array) -> list[float]:
+    """Edges after these values, each below the next value."""
     # Where two neighbours are so close that the middle is one of them, it must be the lower one.
     edges = np.where(middles[at] >= distinct[at + 1], distinct[at], middles[at])
     return [float(edge) for edge in edges]
+
+
+class Histograms:
+    """The codes of a party's columns, ready to be summed for any rows.
+
+    Parameters
+    ----------
+    codes : integer array of shape (rows, columns)
+    width : int
+        Codes per column.
+    """
+
+    def __init__(self, codes: Array, width: int) -> None:
+        columns = codes.shape[1]
+        self.shape: tuple[int, int] = (columns, width)
+        self._codes = codes.astype(np.int32, order="C")
+        # One number for column and code, so that one pass serves all columns.
+        self._places = self._codes + np.arange(columns, dtype=np.int32) * width
+
+    def counts(self, rows: Sequence[Array]) -> Integers:
+        """How many of each node's rows are in each bin, (nodes, columns, width)."""
+        places = self._at(rows)
+        shape = (len(rows), *self.shape)
+        return np.bincount(places.ravel(), minlength=math.prod(shape)).reshape(shape)
+
+    def sums(self, rows: Sequence[Array], values: Sequence[Integers]) -> Integers:
+        """Values (rows, k) of each node's rows summed in each bin, (nodes, columns, width, k).
+
+        ``values`` has all rows, once for each node.
+        """
+        columns, width = self.shape
+        chosen = np.concatenate([each[at] for each, at in zip(values, rows, strict=True)])
+        summed = sums_by_place(self._at(rows), chosen, len(rows) * columns * width)
+        return summed.reshape(len(rows), columns, width, chosen.shape[1])
+
+    def grouping(self, rows: Sequence[Array]) -> Grouping:
+        """All nodes' rows for a scheme to sum: the bins of the first node, of the second, ..."""
+        columns, width = self.shape
+        groups = len(rows) * width
+        places = _widen(self._codes[np.concatenate(rows)], columns * (groups + 1))
+        places += _starts(rows, width).astype(places.dtype)
+        places += np.arange(columns, dtype=places.dtype) * (groups + 1) + 1
+        return Grouping.placed(places, groups)
+
+    def _at(self, rows: Sequence[Array]) -> Array:
+        """The place of each cell of each node's rows, nodes one after the other."""
+        size = self.shape[0] * self.shape[1]
+        places = _widen(self._places[np.concatenate(rows)], len(rows) * size)
+        places += _starts(rows, size).astype(places.dtype)
+        return places
+
+
+def _starts(rows: Sequence[Array], step: int) -> Array:
+    """Where the cells of each row's node begin, nodes being ``step`` apart; (rows, 1)."""
+    return np.repeat(np.arange(len(rows)) * step, [len(each) for each in rows])[:, None]
+
+
+def _widen(places: Array, count: int) -> Array:
+    """Places as they are, or as wider numbers where the narrow ones cannot count so far."""
+    return places if count <= np.iinfo(places.dtype).max else places.astype(np.int64)

@@ -22,11 +22,9 @@ import numpy as np
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.errors import ProtocolError
 from vfsl.estimators.trees.binning import Bins
-from vfsl.estimators.trees.candidates import rule_sides
-from vfsl.estimators.trees.offers import Rule
-from vfsl.estimators.trees.partition import Node, pack_sides, unpack_sides
-from vfsl.estimators.trees.releasing import release_binned, side_numbers
-from vfsl.estimators.trees.tree import LEAF, OWN, Tree
+from vfsl.estimators.trees.protocol import count_sides, release_binned
+from vfsl.estimators.trees.splits import Rule, find_sides
+from vfsl.estimators.trees.tree import LEAF, OWN, Node, Tree, pack_sides, unpack_sides
 from vfsl.parts import Roles
 from vfsl.values import Array, Disclosure, Disclosures
 
@@ -70,9 +68,8 @@ def answer_sides(
         stops, more = _read_reached(came, leader, len(codes), unasked)
         sides = []
         for node, rows in stops:
-            rule = unasked.pop(node)
-            sides.append(rule_sides(bins, *rule, codes[rows, rule[0]]))
-        channel.release(leader, "sides", side_numbers(sides), new=0)  # see release_binned
+            sides.append(find_sides(bins, unasked.pop(node), codes, rows))
+        channel.release(leader, "sides", count_sides(sides), new=0)  # see release_binned
         channel.send(leader, "sides", pack_sides(sides))
         levels += 1
 
@@ -118,7 +115,7 @@ def find_leaves(
     """The label holder: in which leaf of each tree each row ends, (rows, trees)."""
     leaf = np.zeros((len(codes), len(trees)), dtype=np.int32)
     everyone = np.arange(len(codes))
-    levels = levels_of(trees) if len(codes) else {}
+    levels = find_levels(trees) if len(codes) else {}
     parties = dict(enumerate(roles.feature_holders, start=OWN + 1))
     stops = _walk([(Node(at, 0), everyone) for at in range(len(trees))], bins, codes, trees, leaf)
     for level in range(1 + max((last for each in levels.values() for last in each), default=-1)):
@@ -141,7 +138,7 @@ def find_leaves(
     return leaf
 
 
-def levels_of(trees: Sequence[Tree]) -> dict[int, set[int]]:
+def find_levels(trees: Sequence[Tree]) -> dict[int, set[int]]:
     """By feature holder the levels of its splits: how many splits of others stand above them."""
     found: dict[int, set[int]] = {}
     for tree in trees:
@@ -174,8 +171,7 @@ def _walk(
         if owner == LEAF:
             leaf[rows, node.tree] = node.number
         elif owner == OWN:
-            rule = tree.rules[node.number]
-            left = rule_sides(bins, *rule, codes[rows, rule[0]])
+            left = find_sides(bins, tree.rules[node.number], codes, rows)
             waiting += _children(node, rows, left, trees)
         else:
             stops.append(_Stop(node, rows))

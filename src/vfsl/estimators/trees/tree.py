@@ -1,13 +1,20 @@
-"""A tree as the label holder knows it, and what it is to fit."""
+"""Trees and their nodes: shapes as the label holder knows them, rows as every data holder does.
+
+All parties number nodes alike: the root is 0, the two children of a split get the next two numbers
+of their tree in the order of the splits.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from vfsl.estimators.descent import Integers
-from vfsl.estimators.trees.gains import Scale
-from vfsl.estimators.trees.offers import Rule
+import numpy as np
+
+from vfsl.errors import ProtocolError
+from vfsl.estimators.trees.splits import Rule, Scale
+from vfsl.values import Array, Floats, Integers
 
 LEAF, OWN = -1, 0
 
@@ -46,8 +53,102 @@ class Tree:
 class Goal:
     """What one tree is to fit.
 
-    ``values`` are the integers (g, h) that splits are judged by, zero outside the bag.
+    Attributes
+    ----------
+    values : integer array of shape (rows, 2)
+        The (g, h) that splits are judged by, zero outside the bag.
+    scale : Scale
+    first, second : array
+        The (g, h) that its leaf values follow from.
+    output : int
+        Which score its leaves move.
     """
 
     values: Integers
     scale: Scale
+    first: Floats
+    second: Floats
+    output: int
+
+
+class Node(NamedTuple):
+    """A node of one of the trees that grow together."""
+
+    tree: int
+    number: int
+
+
+class Cut(NamedTuple):
+    """A node that was split, and its children."""
+
+    parent: Node
+    left: Node
+    right: Node
+
+
+class Partition:
+    """The rows of every open node of every tree, all rows, in a bag or not."""
+
+    def __init__(self, rows: int, trees: int) -> None:
+        everyone = np.arange(rows)
+        self._rows = {Node(tree, 0): everyone for tree in range(trees)}
+        self._used = [1] * trees
+
+    def rows(self, node: Node) -> Array:
+        return self._rows[node]
+
+    def split(self, node: Node, left: Array) -> Cut:
+        """Send some of a node's rows to the left, given as a boolean for each of them."""
+        rows = self._rows.pop(node)
+        first = self._used[node.tree]
+        self._used[node.tree] += 2
+        cut = Cut(node, Node(node.tree, first), Node(node.tree, first + 1))
+        self._rows[cut.left], self._rows[cut.right] = rows[left], rows[~left]
+        return cut
+
+    def smaller_first(self, cut: Cut) -> tuple[Node, Node]:
+        """The children of a split, the one with fewer rows first; the left one if they are even."""
+        even = len(self._rows[cut.left]) <= len(self._rows[cut.right])
+        return (cut.left, cut.right) if even else (cut.right, cut.left)
+
+    def leaves(self) -> dict[Node, Array]:
+        """The rows of all nodes that are not split."""
+        return self._rows
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Sum the rows of ``node``; ``sibling`` gets what is left of the sums of ``parent``."""
+
+    node: Node
+    parent: Node | None = None
+    sibling: Node | None = None
+
+
+def plan_sums(partition: Partition, cuts: Sequence[Cut], wanted: frozenset[Node]) -> list[Sum]:
+    """What to sum for the wanted children of these cuts: the smaller child of each, always."""
+    sums = []
+    for cut in cuts:
+        if not {cut.left, cut.right} & wanted:
+            continue
+        small, large = partition.smaller_first(cut)
+        sums.append(Sum(small, cut.parent, large if large in wanted else None))
+    return sums
+
+
+def pack_sides(sides: Sequence[Array]) -> Array:
+    """Sides of several splits as one bitmap."""
+    flat = np.concatenate([*sides, np.zeros(0, dtype=bool)])
+    return np.packbits(flat)
+
+
+def unpack_sides(bits: Array, lengths: Sequence[int], sender: str) -> list[Array]:
+    """The sides behind :func:`pack_sides`, one for each length."""
+    total = sum(lengths)
+    if len(bits) != (total + 7) // 8:
+        raise ProtocolError(
+            f"Party {sender!r} sent a bitmap of {len(bits)} bytes; expected {(total + 7) // 8}.",
+            sender,
+        )
+    flat = np.unpackbits(bits, count=total).astype(bool)
+    return np.split(flat, np.cumsum(lengths)[:-1]) if len(lengths) else []
