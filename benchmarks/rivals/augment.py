@@ -1,9 +1,9 @@
-"""Random changes of rows for rivals that compare views of the same row; from a numpy generator.
+"""Random augmentation of rows, for rivals that compare two versions of a row.
 
-Pictures are moved by up to two pixels (weak), and also brightened, made noisy and partly blanked
-(strong). They are not mirrored: digits are not symmetric. Cells of tables are replaced by the
-column's mean or by code 0 (weak), with noise on numbers (strong); or, for contrast, by cells of
-other rows.
+Images are shifted by up to two pixels (weak), and also brightened, jittered and partly blanked
+(strong). They are not mirrored, since digits are not symmetric. Cells of tables are replaced by
+the column's mean or by code 0 (weak), with jitter on numbers (strong); or, for contrastive
+learning, by cells of other rows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def corrupted(rows: Inputs, pool: Inputs, rng: np.random.Generator, share: float
 
 
 def shifted(pictures: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-    """Each picture moved by up to two pixels, zeros coming in."""
+    """Each image shifted by up to two pixels and padded with zeros."""
     rows, _, height, width = pictures.shape
     padded = torch.nn.functional.pad(pictures, [_SHIFT] * 4)
     down, right = (torch.as_tensor(rng.integers(0, 2 * _SHIFT + 1, rows)) for _ in range(2))
