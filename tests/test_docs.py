@@ -219,7 +219,7 @@ def test_every_data_set_is_on_its_page():
 def test_pictures_are_readable_in_the_dark_and_say_what_they_show():
     pictures = sorted((DOCS / "pictures").glob("*.svg"))
     used = "".join(page.read_text() for page in PAGES)
-    assert len(pictures) == 6
+    assert len(pictures) == 7
     for picture in pictures:
         content = picture.read_text()
         assert "prefers-color-scheme: dark" in content
