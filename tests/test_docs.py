@@ -239,4 +239,6 @@ def test_the_site_builds(tmp_path):
         timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    assert "RISA" in (tmp_path / "site" / "api" / "evidence" / "index.html").read_text()
+    api = tmp_path / "site" / "api"
+    assert "RISA" in (api / "evidence" / "index.html").read_text()
+    assert "Number of trees" in (api / "estimators" / "index.html").read_text()
