@@ -1,7 +1,7 @@
 """For the site: docstrings and signatures of classes whose parameters are declared by `param`.
 
-mkdocstrings reads source files, but `vfsl.params.documented` completes a docstring when its class is
-made. So these docstrings come from the classes themselves, and a default is what `param` names.
+mkdocstrings reads source files, but `vfsl.params.documented` completes a docstring when its class
+is made. So these docstrings come from the classes themselves, and a default is what `param` names.
 """
 
 import griffe
