@@ -5,6 +5,7 @@ Commands are parsed by the command line itself, and on some pages run on made-up
 blocks load.
 """
 
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -189,6 +190,12 @@ def anchors(page: Path) -> set[str]:
     """The headings of a page as anchors."""
     titles = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "api").glob("*.md")), ids=name_of)
+def test_names_of_the_reference_exist(page):
+    for path in re.findall(r"^::: ([\w.]+)", page.read_text(), re.MULTILINE):
+        pkgutil.resolve_name(path)
 
 
 def test_every_page_is_in_the_navigation():
