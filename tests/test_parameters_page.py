@@ -110,4 +110,4 @@ def test_every_parameter_has_a_sentence():
         for path in paths:
             for one in params_of(find(path)).values():
                 assert one.help.strip().endswith("."), f"{path}: {one.name}: {one.help!r}"
-                assert one.help[0].isupper(), f"{path}: {one.name}: {one.help!r}"
+                assert not one.help[0].islower(), f"{path}: {one.name}: {one.help!r}"
