@@ -210,6 +210,12 @@ def test_every_command_has_a_line():
         assert f"| `vfsl {command}` |" in listed, f"add vfsl {command} to docs/commands.md"
 
 
+def test_the_glossary_is_in_order():
+    lines = (DOCS / "glossary.md").read_text().split("|---|---|\n")[1].splitlines()
+    words = [line.split("|")[1].strip().lower() for line in lines]
+    assert words == sorted(words)
+
+
 def test_every_data_set_is_on_its_page():
     text = (DOCS / "datasets.md").read_text()
     for name in vfsl.datasets.cards().index:
