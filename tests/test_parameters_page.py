@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 from importlib import import_module
 from pathlib import Path
 
@@ -110,4 +111,4 @@ def test_every_parameter_has_a_sentence():
         for path in paths:
             for one in params_of(find(path)).values():
                 assert one.help.strip().endswith("."), f"{path}: {one.name}: {one.help!r}"
-                assert not one.help[0].islower(), f"{path}: {one.name}: {one.help!r}"
+                assert not re.match("[a-z]", one.help), f"{path}: {one.name}: {one.help!r}"
