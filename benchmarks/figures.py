@@ -1,4 +1,4 @@
-"""Figures of experiments: values with their deviations, one panel a group, as one SVG file."""
+"""Figures of experiments: values with their deviations, one panel per group, in one SVG file."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Panels:
     Attributes
     ----------
     value : str, or tuple of str
-        The column of the values; or several columns, of which each is a line of the panel.
+        The column of the values, or several columns, each of which is a line of the panel.
     label : tuple of str
         Columns that name a line.
     by : tuple of str
-        Columns that tell panels apart.
+        Columns whose values distinguish the panels.
     deviation : str, optional
         The column of the deviations.
     """
@@ -126,6 +126,6 @@ def _lines(row: Row, panels: Panels) -> Iterator[Line]:
 
 
 def _said(name: str, value: Any) -> str:
-    """A share is a percentage; everything else is as it is."""
+    """A fraction as a percentage; everything else as it is."""
     text = f"{value:.0%}" if isinstance(value, float) and 0 < value <= 1 else str(value)
     return f"{text} {name}" if isinstance(value, float) else text

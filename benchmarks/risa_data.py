@@ -48,7 +48,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A problem, the rows to judge by, and how."""
+    """A problem, the test rows, and the metric."""
 
     problem: Problem
     judged: tuple[Inputs, Inputs]
@@ -70,7 +70,7 @@ class Case:
 
 
 def require(task: Task) -> None:
-    """DataError if the data of a task are not here."""
+    """Raise DataError if the data of a task are not available."""
     if task.data not in available():
         raise DataError(f"data set {task.data!r} is not here; set VFSL_DATA to a folder with it.")
 
@@ -83,7 +83,7 @@ def make_case(task: Task, overlap: float, seed: int) -> Case:
     codes, classes = pd.factorize(content.frame[content.label], sort=True)
     tables, recipe = party_tables(content, np.concatenate([train, judged]), task)
     aligned = max(1, round(overlap * len(train)))
-    # Outside the overlap B's rows are the same people in another order: nobody can tell.
+    # Outside the overlap B's rows are the same people in another order, which nobody can see.
     others = aligned + rng.permutation(len(train) - aligned)
     orders = (np.arange(len(train)), np.concatenate([np.arange(aligned), others]))
     views, rows_to_judge = [], []
@@ -102,7 +102,7 @@ def make_case(task: Task, overlap: float, seed: int) -> Case:
 def split_rows(
     content: Dataset, task: Task, seed: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Training rows and rows to judge by; the publisher's own parts where there are any.
+    """Training rows and test rows; the publisher's own split if there is one.
 
     Criteo is small: the seed is the number of one of five folds. Validation rows always come from
     what would be training rows.
@@ -127,7 +127,7 @@ def split_rows(
 def party_tables(
     content: Dataset, rows: Array, task: Task
 ) -> tuple[tuple[PartyTable, PartyTable], Recipe]:
-    """The two parties' columns of these rows: halves; numbers and categories apart in Criteo."""
+    """The two parties' columns of these rows: halves, or in Criteo numbers and categories."""
     if content.images is not None:
         pictures = content.images[rows]
         pictures = pictures if pictures.ndim == 4 else pictures[..., None]

@@ -19,9 +19,9 @@ from vfsl.report.words import write_rounded
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows of one experiment, with what one needs to judge them.
+    """Rows of one experiment, with what is needed to judge them.
 
-    Where a column named ``what`` says what a row is about, pages have a table for each.
+    If there is a column named ``what``, pages have one table for each of its values.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Outcome:
         return list(dict.fromkeys(key for row in self.rows for key in row))
 
     def save(self, folder: Path) -> None:
-        """Write NAME.json, NAME.csv, NAME.md, NAME.tex and, where panels are named, NAME.svg."""
+        """Write NAME.json, NAME.csv, NAME.md, NAME.tex and, if there are panels, NAME.svg."""
         content = asdict(self)
         content.pop("panels")
         store.write_json(folder / f"{self.name}.json", content)
@@ -122,7 +122,7 @@ def judged(text: str, reached: bool, figure: str) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What the timings were taken on; no names of hosts."""
+    """The machine on which times were measured, without its name."""
     return {"cores": os.cpu_count(), "processor": platform.machine(), "system": platform.system()}
 
 

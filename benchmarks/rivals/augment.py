@@ -1,9 +1,9 @@
-"""Random changes of rows for rivals that compare views of the same row; from a numpy generator.
+"""Random augmentation of rows, for rivals that compare two versions of a row.
 
-Pictures are moved by up to two pixels (weak), and also brightened, made noisy and partly blanked
-(strong). They are not mirrored: digits are not symmetric. Cells of tables are replaced by the
-column's mean or by code 0 (weak), with noise on numbers (strong); or, for contrast, by cells of
-other rows.
+Images are shifted by up to two pixels (weak), and also brightened, jittered and partly blanked
+(strong). They are not mirrored, since digits are not symmetric. Cells of tables are replaced by
+the column's mean or by code 0 (weak), with jitter on numbers (strong); or, for contrastive
+learning, by cells of other rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Local+VFL: A's own rows train beside overlap rows, with zeros for the columns of B.
+"""Local+VFL: A's own rows are trained with the common rows, with zeros for the columns of B.
 
-Zeros stand in for B's columns after scaling, category code 0 (missing) for its categories, and go
-through B's network, as the paper's "imputed with zeros" says.
+Zeros replace B's scaled columns, and code 0 (missing) its categories. They go through B's network,
+as "imputed with zeros" in the RISA paper says.
 """
 
 from __future__ import annotations

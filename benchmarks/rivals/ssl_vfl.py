@@ -1,9 +1,9 @@
-"""SSL+VFL: each party pre-trains its encoder by contrast on all of its rows, then VFL.
+"""SSL+VFL: each party pre-trains its encoder by contrastive learning on all its rows, then VFL.
 
-Pictures: SimCLR over two strong views, temperature 0.5. Tables: SCARF, the clean row against one
-with 60 % of its cells replaced, temperature 1. The projector has two layers and is thrown away. In
-fine-tuning the encoders learn at a tenth of the head's rate. Pre-training and fine-tuning take the
-whole budget of steps each.
+For images SimCLR over two strong augmentations, temperature 0.5. For tables SCARF: the clean row
+against one with 60 % of its cells replaced, temperature 1. The projector has two layers and is
+discarded. In fine-tuning the encoders learn at a tenth of the head's rate. Pre-training and
+fine-tuning each take the whole budget of steps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROJECTION = 64
 
 
 def contrast(first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """NT-Xent: each view should be nearer to its twin than to every other view."""
+    """NT-Xent: each version should be nearer to its twin than to every other one."""
     views = functional.normalize(torch.cat([first, second]), dim=1)
     likeness = views @ views.T / temperature
     likeness = likeness.masked_fill(torch.eye(len(views), dtype=torch.bool), -torch.inf)
@@ -59,7 +59,7 @@ def fit(problem: Problem, rng: np.random.Generator) -> Fitted:
 
 
 def fit_after(problem: Problem, rng: np.random.Generator, pretraining: int) -> Fitted:
-    """VFL after that many steps of pre-training."""
+    """VFL after this many steps of pre-training."""
     network = Split(problem, rng)
     for place, body in enumerate(network.bodies):
         pretrain(problem, place, body, network.widths[place], rng, pretraining)

@@ -50,7 +50,7 @@ class Together:
         return self.predict
 
     def opinions(self, first: Inputs | None, second: Inputs | None) -> list[Array]:
-        """What each party says; an absent one as the switches have it."""
+        """What each party says; the switches decide for an absent one."""
         rows = len(first or second or ())
         said = []
         for given, member in zip((first, second), self.members_["evidence"].values(), strict=True):

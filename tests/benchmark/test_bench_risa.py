@@ -159,7 +159,7 @@ def test_a_wider_plus_stands_beside_the_rival_with_two_encoders(monkeypatch):
         for name, both in scores.items()
     ]
     assert beside_two_encoders(lines) == [
-        "RISA plus, wider, beside FedCVT on mnist 10%: +0.50 points."
+        "RISA plus, wider, compared with FedCVT on mnist 10%: +0.50 points."
     ]
     assert beside_two_encoders(lines[:1]) == []
 
