@@ -197,7 +197,6 @@ class RISA(Estimator):
         play = partial(replace(self).learn, label=label, weighted=weights is not None)
         keeping = fed.keeping(state, on_event)
         self.shares_ = keeping.play(partial(play, threads=threads), parties=parties)
-        fed.transcript = keeping.transcript
         self.label_ = label
         return self
 

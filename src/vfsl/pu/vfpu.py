@@ -199,7 +199,6 @@ class VFPU:
         keeping = fed.keeping(state, on_event)
         learn = replace(self).learn  # nothing of an earlier fit goes to the parties
         shares = keeping.play(partial(learn, positives=positives, label_holder=label_holder))
-        fed.transcript = keeping.transcript
         for folder in (state or {}).values():
             Checkpoints(Path(folder) / self.name).clear()
         self.shares_: dict[str, ModelShare] = {
