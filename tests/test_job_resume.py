@@ -16,7 +16,7 @@ class Interrupter:
 
     def __init__(self, monkeypatch):
         self.count, self.at = 0, None
-        real = Transcript.sent
+        real = Transcript.note_sent
 
         def sent(transcript, *what):
             self.count += 1
@@ -24,7 +24,7 @@ class Interrupter:
                 raise KeyboardInterrupt
             return real(transcript, *what)
 
-        monkeypatch.setattr(Transcript, "sent", sent)
+        monkeypatch.setattr(Transcript, "note_sent", sent)
 
 
 def run(monkeypatch, folder, out):
