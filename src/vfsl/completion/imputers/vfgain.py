@@ -24,9 +24,9 @@ from torch import Tensor
 
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.completion.base import Completed
+from vfsl.completion.fedpsg import check_pair
 from vfsl.completion.imputers.halves import Embedder, Filler, NetworkShare
 from vfsl.completion.layers import source_from
-from vfsl.completion.sides import check_pair
 from vfsl.completion.training import History, Training, arrays_of, train_networks
 from vfsl.data import PartyTable, check_labels
 from vfsl.data.checks import counted
