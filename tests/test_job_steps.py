@@ -9,9 +9,9 @@ import pytest
 from job_cases import COMPLETE, EVALUATE, HEAD, PU, RISA, TRAIN, files_below, vfsl, write_case
 from vfsl.data import read_table
 from vfsl.evidence import load_risa
-from vfsl.federation import Federation
 from vfsl.job import load_job, preview, run_job
 from vfsl.record import RunRecord
+from vfsl.site import Site
 
 ALL = HEAD + PU + COMPLETE + TRAIN + RISA + EVALUATE
 
@@ -307,14 +307,14 @@ def test_completed_rows_are_trained_on_with_weights(case, monkeypatch):
     """The model of step 4 saw common training rows and completed ones; the latter count less."""
     folder, _, fed, _ = case
     seen = {}
-    fit = Federation.parts
+    part = Site.part
 
-    def spied(self, label, weights=None):
+    def spied(self, label=None, weights=None):
         if weights is not None:
             seen["weights"] = np.asarray(weights)
-        return fit(self, label, weights)
+        return part(self, label, weights)
 
-    monkeypatch.setattr(Federation, "parts", spied)
+    monkeypatch.setattr(Site, "part", spied)
     text = HEAD + COMPLETE.replace('label = "late"\nadvice_trees = 2\n', "") + TRAIN
     (folder / "short.toml").write_text(text)
     run_job(load_job(folder / "short.toml"), folder, folder / "short")

@@ -204,7 +204,7 @@ class FedPSG:
         check_labels(fed.tables, (given, missing))
         if fed.plan is None:
             fed.align(given, missing)
-        there = fed.keeping(state, on_event)
+        there = fed.keeping(state, on_event) if state or on_event else fed
         done: Completion = there.play(partial(self.play, given=given, missing=missing))[missing]
         ids = fed.tables[given].ids[fed.share(given).rest]
         return replace(

@@ -96,7 +96,7 @@ HELD_OUT_DISCLOSURES: Disclosures = {
 
 
 def places_of(rows: str, common: int, others: int) -> Integers:
-    """Integers of these rows in the order of common rows, then the others."""
+    """Places of these rows in the order of common rows, then the others."""
     if rows == ALL:
         return np.arange(common + others)
     return np.arange(common, common + others) if rows == REST else np.arange(common)

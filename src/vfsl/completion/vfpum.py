@@ -168,6 +168,7 @@ class VFPUM:
             )
         groups = group_columns(targets, fitting.pair, together=self.context == "none")
         done = ColumnModels(groups=groups)
+        scales = {name: fold.scale for name, fold in folds.items()}
         for number, names in enumerate(groups):
             if tell is not None:
                 tell(name_columns(names), len(done.found), len(targets))
@@ -180,8 +181,10 @@ class VFPUM:
                 content = {"found": [one.to_dict() for one in found], "share": share.to_dict()}
                 fitting.save_group(number, content)
             else:
-                kept = zip(content["found"], group, strict=True)
-                found = [Found.from_dict(line, target) for line, target in kept]
+                found = [
+                    Found.from_dict(line, target, scales.get(target.name))
+                    for line, target in zip(content["found"], group, strict=True)
+                ]
                 share = ModelShare.from_dict(content["share"])
             done.shares[number] = share
             done.found |= {one.target.name: one for one in found}
