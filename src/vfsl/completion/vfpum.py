@@ -175,9 +175,7 @@ class VFPUM:
             group = [by_name[name] for name in names]
             content = fitting.load_group(number)
             if content is None:
-                found, share = self._train_group(
-                    fitting, part.table.party, group, context, folds, number
-                )
+                found, share = self._train_group(fitting, group, context, folds, number)
                 content = {"found": [one.to_dict() for one in found], "share": share.to_dict()}
                 fitting.save_group(number, content)
             else:
@@ -194,16 +192,14 @@ class VFPUM:
     def _train_group(
         self,
         fitting: Fitting,
-        party: str,
         group: Sequence[Target],
         context: PartyTable | None,
         folds: Mapping[str, Fold],
         number: int,
     ) -> tuple[list[Found], ModelShare]:
         """All rounds of columns that train together."""
-        pair, rows = fitting.pair, fitting.common + fitting.others
-        own = None if self.context == "none" else context
-        table = make_context(party, pair, rows, own, [target.name for target in group])
+        pair, own = fitting.pair, None if self.context == "none" else context
+        table = fitting.own_columns(own, [target.name for target in group])
         if own is not None and pair.linear:
             table = Components.fit(table, fitting.common).transform(table)
         scales = {name: fold.scale for name, fold in folds.items()}
