@@ -36,7 +36,7 @@ from vfsl.errors import ConfigError
 from vfsl.params import check_params, documented, param
 from vfsl.parts import Part, Roles
 from vfsl.store import Checkpoints
-from vfsl.values import Booleans, Floats, Integers
+from vfsl.values import Floats, Integers
 
 
 @documented
@@ -161,7 +161,7 @@ class CrossFit:
             if not target.classes:
                 baseline[here, 0], answers[here] = target.filled[use].mean(), found
                 continue
-            baseline[here] = frequencies(target, use)
+            baseline[here] = target.frequencies(use)
             answers[here] = baseline[here]
             # Of one class there is nothing to learn.
             if (baseline[here][0] > 0).sum() > 1:
@@ -208,9 +208,3 @@ def frequencies_of_others(target: Target) -> Floats:
     hot = np.eye(len(target.levels))[target.filled.astype(np.int64)] * target.known[:, None]
     counts = hot.sum(axis=0) - hot
     return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0))
-
-
-def frequencies(target: Target, use: Booleans) -> Floats:
-    """The frequencies of the classes among some rows."""
-    counts = target.counts(use)
-    return np.asarray(counts / max(counts.sum(), 1))

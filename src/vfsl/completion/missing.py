@@ -370,8 +370,7 @@ class MissingParty:
             if chances is None:
                 values = target.filler + fraction * (values - target.filler)
             else:
-                counts = target.counts()
-                base = counts / counts.sum()
+                base = target.frequencies()
                 chances = base + fraction * (chances - base)
                 values = chances.argmax(axis=1).astype(float)
         leave = self._how.remainder == "leave"
