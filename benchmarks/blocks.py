@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
-from vfsl.completion import completer, find
-from vfsl.completion.registry import METHODS
+from vfsl.completion import completer, facts_of, find
 from vfsl.data import Kind, PartyTable, halves, load, make_parties
 from vfsl.errors import DataError
 from vfsl.federation import simulate
@@ -41,7 +40,7 @@ def completion_cell(case: tuple[str, int, int, str, Settings]) -> dict[str, Any]
         means, values = direct(table, columns, hidden)
     else:
         holes = with_holes(table, columns, hidden)
-        known = holes if METHODS[method].path.find(".simple:") < 0 else _only(holes, columns)
+        known = holes if facts_of(method).needs_torch else _only(holes, columns)
         done = completer(method, **settings).fit(known, np.random.default_rng(seed))
         done = done.complete(known, np.random.default_rng(seed + 1))
         means = {c: done.means[c].to_numpy()[hidden] for c in done.means if c in columns}

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
 from vfsl.completion.fedpsg import FedPSG
-from vfsl.completion.registry import METHODS, available
+from vfsl.completion.registry import local_methods
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Estimator
 from vfsl.estimators.saved import ESTIMATORS
@@ -41,12 +41,6 @@ def _label(value: object) -> str | bool | None:
 LabelColumn = Annotated[str | Literal[False] | None, PlainValidator(_label)]
 
 
-def _local_methods() -> list[str]:
-    """Completion methods that are local at the missing party."""
-    protocols = {name for name, method in METHODS.items() if method.kind == "protocol"}
-    return [name for name in available() if name not in protocols]
-
-
 def _tau(value: object) -> float | str:
     if value == "auto":
         return "auto"
@@ -58,7 +52,7 @@ def _tau(value: object) -> float | str:
 
 def _one_of(*special: str) -> Callable[[object], str]:
     def check(value: object) -> str:
-        known = [*special, *_local_methods()]
+        known = [*special, *local_methods()]
         if value not in known:
             raise wrong(f"one of {', '.join(map(repr, known))}", value, known)
         return str(value)
@@ -67,7 +61,7 @@ def _one_of(*special: str) -> Callable[[object], str]:
 
 
 def _methods(value: object) -> list[str]:
-    known = _local_methods()
+    known = local_methods()
     if not isinstance(value, list):
         raise wrong(f"a list of some of {', '.join(map(repr, known))}", value)
     for name in value:

@@ -7,27 +7,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from gen_cases import block_frame, rng
+from gen_cases import A, B, block_frame, federation, party, rng
 from torch import Tensor
 
-from vfsl.align import RowPlan, RowShare
 from vfsl.channel import Transcript, run_together, wire
 from vfsl.completion import VFGAIN
-from vfsl.completion.imputers import protocol
-from vfsl.completion.imputers.split import Embedder, Filler, Plan
+from vfsl.completion.imputers import vfgain
+from vfsl.completion.imputers.halves import Embedder, Filler
 from vfsl.completion.training import arrays_of
 from vfsl.data import PartyTable
 from vfsl.draws import draw_announced_seed
-from vfsl.errors import ConfigError, DataError, ProtocolError
-from vfsl.federation import simulate
+from vfsl.errors import ConfigError, DataError, ProtocolError, StoreError
 from vfsl.parallel import using_threads
+from vfsl.parts import Part, Roles
+from vfsl.store import Checkpoints
 
-PLAN = Plan(epochs=3, batch_size=40, width=16, embedding=4)
-A, B = ["a1", "a2"], ["b1", "b2", "kind"]
-
-
-def party(frame, name):
-    return PartyTable.from_frame(frame.assign(id=np.arange(len(frame))), party=name, id="id")
+PLAN = VFGAIN(epochs=3, batch_size=40, width=16, embedding=4)
+ROLES = Roles("B", ("A",), "K")
 
 
 def tables(rows=120, seed=0):
@@ -36,16 +32,13 @@ def tables(rows=120, seed=0):
 
 
 def train(given, missing, plan=PLAN, transcript=None, on="memory"):
-    roles = {"A": given_role(given, plan), "B": missing_role(missing, plan)}
-    return run_together(roles, transcript=transcript, on=on)
+    players = {"A": player(given, plan, 1), "B": player(missing, plan, 2)}
+    return run_together(players, transcript=transcript, on=on)
 
 
-def given_role(table, plan):
-    return partial(protocol.train_embedder, table=table, imputer="B", plan=plan, rng=rng(1))
-
-
-def missing_role(table, plan):
-    return partial(protocol.train_filler, table=table, embedder="A", plan=plan, rng=rng(2))
+def player(table, plan, seed, **more):
+    part = Part(table, np.arange(len(table)))
+    return partial(plan.train, part=part, roles=ROLES, rng=rng(seed), **more)
 
 
 def one_process(given, missing, plan):
@@ -53,23 +46,25 @@ def one_process(given, missing, plan):
     with using_threads(1):
         embedder = Embedder.learn(plan, given, rng(1))
         source = rng(2)
-        filler = Filler.learn(plan, missing, (), source)
+        filler = Filler.learn(plan, missing, source)
         order = torch.Generator().manual_seed(draw_announced_seed(source))
         inputs, rows = embedder.inputs(given), filler.rows(missing)
-        held = plan.held(len(given))
+        held = len(given) // 10
+        batches = round((len(given) - held) / plan.batch_size)
         best, kept = None, None
         for _ in range(plan.epochs):
-            for batch in plan.batches(len(given) - held, order):
+            shuffled = torch.randperm(len(given) - held, generator=order)
+            for batch in shuffled.tensor_split(batches):
                 vectors: Tensor = embedder.embed(inputs[held + batch])
                 losses = filler.losses(rows.take(held + batch), vectors)
-                optimisers = [embedder.optimiser, filler.optimisers["generator"]]
+                optimisers = [embedder.optimisers["embedder"], filler.optimisers["generator"]]
                 for optimiser in optimisers:
                     optimiser.zero_grad(set_to_none=True)
                 (losses["cells"] + losses["adversarial"]).backward()
                 for optimiser in optimisers:
                     optimiser.step()
             with torch.no_grad():
-                score = filler.judge(rows.take(slice(held)), embedder.embed(inputs[:held]))
+                score, _ = filler.judge(rows.take(slice(held)), embedder.embed(inputs[:held]))
             if best is None or score < best:
                 best = score
                 kept = [
@@ -105,6 +100,90 @@ def test_same_seed_same_networks_and_no_global_seeding():
             np.testing.assert_array_equal(first[key], second[key])
 
 
+class Crash(Exception):
+    """Stands for a power cut."""
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["both kept it", "one lost its last"])
+def test_a_broken_training_goes_on_to_the_same_networks(tmp_path, lost):
+    given, missing = tables()
+    plan = replace(PLAN, epochs=23, patience=30)
+    whole = train(given, missing, plan)
+    kept = {party: Checkpoints(tmp_path / party, "training") for party in "AB"}
+
+    def attempt(on_event):
+        return run_together(
+            {
+                "A": player(given, plan, 1, kept=kept["A"]),
+                "B": player(missing, plan, 2, kept=kept["B"], on_event=on_event),
+            }
+        )
+
+    def crash(event):
+        if event.done == 21:
+            raise Crash
+
+    with pytest.raises(Crash):
+        attempt(crash)
+    assert kept["A"].numbers("epoch") == kept["B"].numbers("epoch") == [10, 20]
+    if lost:
+        kept["A"].forget("epoch-20")
+    heard = []
+    resumed = attempt(heard.append)
+    assert heard[0].done == (11 if lost else 21)
+    for name in "AB":
+        assert resumed[name] == whole[name]
+        for key, value in whole[name].arrays.items():
+            np.testing.assert_array_equal(value, resumed[name].arrays[key], err_msg=key)
+
+
+def test_checkpoints_of_another_training_are_refused(tmp_path):
+    given, missing = tables()
+    plan = replace(PLAN, epochs=10)
+    for job in ("one", "other"):
+        kept = [Checkpoints(tmp_path / party, job) for party in "AB"]
+        players = {
+            "A": player(given, plan, 1, kept=kept[0]),
+            "B": player(missing, plan, 2, kept=kept[1]),
+        }
+        if job == "one":
+            run_together(players)
+        else:
+            with pytest.raises(StoreError, match="kept by another job"):
+                run_together(players)
+
+
+def test_parties_with_other_settings_notice_it():
+    given, missing = tables()
+    plan = replace(PLAN, epochs=30, rate=0.0, patience=30)
+    players = {
+        "A": player(given, replace(plan, patience=1), 1),
+        "B": player(missing, plan, 2),
+    }
+    with pytest.raises(ProtocolError, match="give both parties the same settings"):
+        run_together(players)
+
+
+def test_each_side_completes_from_its_channel_alone():
+    fed, truth = federation(100)
+    model = VFGAIN(epochs=2, batch_size=50, width=8).fit(fed)
+    sites = {name: fed.share(name) for name in "AB"}
+    players = {
+        name: partial(
+            model.complete_rows,
+            part=Part(fed.tables[name], sites[name].overlap, rest=sites[name].rest),
+            share=model.shares_[name],
+            roles=ROLES,
+            rng=fed.sites[name].private.rng("vfgain complete"),
+        )
+        for name in "AB"
+    }
+    done = run_together(players)
+    assert done["A"] is None
+    assert len(done["B"].values) == len(truth)
+    pd.testing.assert_frame_equal(done["B"].means, model.complete(fed).means)
+
+
 def test_only_declared_messages_cross_and_only_those_shapes():
     given, missing = tables()
     transcript = Transcript(keep_views=True)
@@ -114,6 +193,8 @@ def test_only_declared_messages_cross_and_only_those_shapes():
         ("A", "rows"),
         ("B", "rows"),
         ("B", "order seed"),
+        ("A", "kept"),
+        ("B", "resume"),
         ("A", "embedding"),
         ("B", "gradient"),
         ("B", "verdict"),
@@ -158,7 +239,7 @@ def test_the_pieces_of_each_party():
         assert embedder.networks["embedder"][0].in_features == 2 + 2 + 2 * pieces
         # b1, b2, two kinds; the mask; the embedding. Numbers that are always hidden have no pieces.
         for known, count in ((), 0), (("kind",), 0), (("b2",), pieces):
-            filler = Filler.learn(plan, missing, known, rng(2))
+            filler = Filler.learn(replace(plan, known=known), missing, rng(2))
             assert filler.networks["generator"][0].in_features == 4 + 3 + PLAN.embedding + count
     knots = filler.networks["pieces"].knots
     column = missing.column("b2").to_numpy(dtype=float)
@@ -168,7 +249,7 @@ def test_the_pieces_of_each_party():
 
 def test_the_generator_sees_the_pieces_of_known_numbers():
     _, missing = tables()
-    filler = Filler.learn(PLAN, missing, ("b2",), rng(2))
+    filler = Filler.learn(replace(PLAN, known=("b2",)), missing, rng(2))
     seen = []
     filler.networks["generator"].register_forward_pre_hook(lambda _, inputs: seen.append(*inputs))
     rows, vectors = filler.rows(missing), torch.zeros(len(missing), PLAN.embedding)
@@ -204,33 +285,12 @@ def test_a_cell_of_b_is_seen_by_a_only_through_gradients_and_verdicts():
             ]
         )
     assert views[0] == views[1]
-    assert len(views[0]) == 2
+    assert [name for name, _ in views[0]] == ["vfgain/rows", "vfgain/order seed", "vfgain/resume"]
 
 
 def test_disclosures_say_what_embedding_and_gradient_tell():
-    assert "guess the sender's columns" in protocol.DISCLOSURES["embedding"].fact
-    assert "hidden values" in protocol.DISCLOSURES["gradient"].fact
-
-
-def federation(rows=300, seed=0, on="memory"):
-    frame, _, hidden = block_frame(rows, seed)
-    known = np.setdiff1d(np.arange(rows), hidden)
-    fed = simulate(
-        {
-            "A": party(frame[A], "A"),
-            "B": party(frame[B].iloc[known].reset_index(drop=True), "B"),
-        },
-        seed=seed,
-        on=on,
-    )
-    nobody = np.empty(0, dtype=np.int64)
-    fed.plan = RowPlan(
-        {
-            "A": RowShare("A", "plan", known, hidden),
-            "B": RowShare("B", "plan", np.arange(len(known)), nobody),
-        }
-    )
-    return fed, frame.iloc[hidden].reset_index(drop=True)
+    assert "guess the sender's columns" in vfgain.DISCLOSURES["embedding"].fact
+    assert "hidden values" in vfgain.DISCLOSURES["gradient"].fact
 
 
 def test_missing_columns_are_completed_from_the_others():
@@ -301,13 +361,15 @@ def test_a_wrong_embedding_is_refused():
     _, missing = tables()
 
     def stranger(channel):
-        inner = channel.within("vfgain", protocol.DISCLOSURES)
+        inner = channel.within("vfgain", vfgain.DISCLOSURES)
         inner.send("B", "rows", 120)
         inner.receive("B", "rows")
         inner.receive("B", "order seed")
+        inner.send("B", "kept", [])
+        inner.receive("B", "resume")
         scope = inner.within("epoch 0")
         scope.send("B", "embedding", np.zeros((3, 4), dtype=np.float32))
         scope.receive("B", "gradient")
 
     with pytest.raises(ProtocolError, match="'embedding' with shape"):
-        run_together({"A": stranger, "B": missing_role(missing, PLAN)})
+        run_together({"A": stranger, "B": player(missing, PLAN, 2)})

@@ -10,21 +10,12 @@ from gen_cases import block_frame, mixed_frame, rng, tiny
 from torch import nn
 
 from vfsl.completion.base import as_table
-from vfsl.completion.generators import (
-    ctabgan,
-    ctgan,
-    diffusion,
-    tabddpm,
-    tablegan,
-    tvae,
-    vae,
-    variational,
-)
-from vfsl.completion.generators.conditioning import Conditioner, asked_cross_entropy
-from vfsl.completion.generators.square import SelfAttention, feature_statistics
-from vfsl.completion.generators.variational import kl_between, kl_to_standard
-from vfsl.completion.imputers import gain, hints, imputer, vgain
-from vfsl.completion.imputers.masking import Patterns
+from vfsl.completion.generators import ctabgan, ctgan, tabddpm, tablegan, tvae, vae
+from vfsl.completion.generators.ctgan import Conditioner, asked_cross_entropy
+from vfsl.completion.generators.tablegan import SelfAttention, feature_statistics
+from vfsl.completion.generators.vae import kl_between, kl_to_standard
+from vfsl.completion.imputers import gain, vgain
+from vfsl.completion.imputers.gain import EncodedRows, Patterns
 from vfsl.completion.layers import Layout, Pieces
 from vfsl.completion.mixed import MixedEncoder
 
@@ -68,15 +59,15 @@ def test_the_encoder_of_conditions_follows_on_the_first_half_of_a_batch(rows):
     model = tiny("tvae").fit(frame, rng())
     source = torch.Generator().manual_seed(3)
     matrix = model.encoder_.transform(as_table(frame, "a test"), rng()).matrix
-    task = variational._VariationalTask(model, matrix, source)
+    task = vae.VariationalTraining(model, matrix, source)
     batch, state = task.rows[:rows], source.get_state()
     found = task.losses(batch)["partial"]
     source.set_state(state)
     half = {1: 1, 2: 1, 5: 3}[rows]
     torch.randn((rows, model.latent), generator=source)  # the draw of z comes first
-    known = variational.random_known(half, model.layout_, source, "cpu")
-    q = variational.posterior(task.networks, batch[:half])
-    r = variational.partial_posterior(task.networks, batch[:half], known)
+    known = vae.random_known(half, model.layout_, source, "cpu")
+    q = vae.posterior(task.networks, batch[:half])
+    r = vae.partial_posterior(task.networks, batch[:half], known)
     assert found.item() == pytest.approx(kl_between(*q, *r).mean().item(), rel=1e-5)
     found.backward()
     assert all(value.grad is None for value in task.networks["encoder"].parameters())
@@ -93,7 +84,7 @@ def test_gradient_penalty_of_a_linear_critic():
 
 
 def test_packs_put_rows_side_by_side():
-    assert ctgan.packed(t([1.0, 2.0], [3.0, 4.0]), 2).tolist() == [[1.0, 2.0, 3.0, 4.0]]
+    assert ctgan.pack(t([1.0, 2.0], [3.0, 4.0]), 2).tolist() == [[1.0, 2.0, 3.0, 4.0]]
 
 
 def conditioner(log_frequency=True):
@@ -135,7 +126,7 @@ def test_the_condition_loss_looks_at_the_asked_column_only():
     blocks = [t([0.0, 0.0], [9.0, -9.0]), t([5.0, -5.0], [0.0, math.log(3.0)])]
     # −log ½ for the first row, −log ¼ for the second.
     expected = (LOG2 + 2 * LOG2) / 2
-    assert asked_cross_entropy(blocks, made, asked).item() == pytest.approx(expected)
+    assert asked_cross_entropy(blocks, asked).item() == pytest.approx(expected)
 
 
 def test_tablegan_losses():
@@ -166,9 +157,9 @@ def test_tablegan_cells_are_reversible():
     frame = pd.DataFrame({"x": [0.0, 1.0, 3.0], "c": ["a", "b", "c"], "d": ["u", "u", "v"]})
     encoder = MixedEncoder("minmax").fit(as_table(frame, "a test"), rng())
     matrix = encoder.transform(as_table(frame, "a test")).matrix
-    cells = tablegan.compact(matrix, encoder.spans_)
+    cells = tablegan.to_cells(matrix, encoder.spans_)
     assert cells[:, 1].tolist() == [-1.0, 0.0, 1.0]
-    np.testing.assert_allclose(tablegan.expand(cells, encoder.spans_, encoder.width), matrix)
+    np.testing.assert_allclose(tablegan.from_cells(cells, encoder.spans_, encoder.width), matrix)
 
 
 def test_ctabgan_information_loss():
@@ -194,35 +185,35 @@ def test_attention_starts_as_the_identity_and_mixes_cells_when_on():
 
 
 def test_the_cosine_schedule():
-    signal = diffusion.cosine_schedule(100)
+    signal = tabddpm.cosine_schedule(100)
     assert signal[0] == 1.0
     curve = math.cos((0.5 + 0.008) / 1.008 * math.pi / 2) ** 2
     start = math.cos(0.008 / 1.008 * math.pi / 2) ** 2
     assert signal[50].item() == pytest.approx(curve / start)
     assert (signal[1:] < signal[:-1]).all()
-    assert diffusion.linear_schedule(1000)[1].item() == pytest.approx(1 - 1e-4)
+    assert tabddpm.linear_schedule(1000)[1].item() == pytest.approx(1 - 1e-4)
 
 
 def test_gaussian_steps():
-    clean, noise = t([2.0]), t([1.0])
-    now = diffusion.noised(clean, noise, torch.tensor(0.36))
+    clean, epsilon = t([2.0]), t([1.0])
+    now = tabddpm.diffuse_numbers(clean, epsilon, torch.tensor(0.36))
     assert now.item() == pytest.approx(0.6 * 2 + 0.8)
-    # With the true noise and no draw, one step to s = 0 gives the clean value back.
-    back = diffusion.gaussian_back(now, noise, 0.36, 1.0, torch.zeros(1, 1))
+    # With the true epsilon and no draw, one step to s = 0 gives the clean value back.
+    back = tabddpm.gaussian_back(now, epsilon, 0.36, 1.0, torch.zeros(1, 1))
     assert back.item() == pytest.approx(2.0, abs=1e-5)
     # q(x_s | x_t, x_0) with ᾱ_t = 0.36, ᾱ_s = 0.64: step 0.5625.
-    middle = diffusion.gaussian_back(now, noise, 0.36, 0.64, torch.zeros(1, 1))
+    middle = tabddpm.gaussian_back(now, epsilon, 0.36, 0.64, torch.zeros(1, 1))
     by_hand = 0.8 * 0.4375 / 0.64 * 2 + 0.75 * 0.36 / 0.64 * now.item()
     assert middle.item() == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_category_steps():
     hot = t([1.0, 0.0])
-    left = diffusion.mixed_with_uniform(diffusion.log_one_hot(hot), 0.6).exp()
+    left = tabddpm.mix_with_uniform(tabddpm.log_one_hot(hot), 0.6).exp()
     assert left.tolist()[0] == pytest.approx([0.8, 0.2])
     # ᾱ_t = 0.36, ᾱ_s = 0.6, so the step keeps 0.6: (0.8, 0.2) × (0.2, 0.8), normalised.
-    posterior = diffusion.category_posterior(
-        diffusion.log_one_hot(hot), diffusion.log_one_hot(t([0.0, 1.0])), 0.36, 0.6
+    posterior = tabddpm.category_posterior(
+        tabddpm.log_one_hot(hot), tabddpm.log_one_hot(t([0.0, 1.0])), 0.36, 0.6
     )
     assert posterior.exp().tolist()[0] == pytest.approx([0.5, 0.5])
 
@@ -233,10 +224,10 @@ def test_category_loss():
     signal, earlier = t([0.36]), t([0.6])
     # Truth (½, ½); guess (½, ½) × (0.2, 0.8) → (0.2, 0.8).
     by_hand = 0.5 * math.log(0.5 / 0.2) + 0.5 * math.log(0.5 / 0.8)
-    found = diffusion.category_loss(even, hot, now, signal, earlier)
+    found = tabddpm.category_loss(even, hot, now, signal, earlier)
     assert found.item() == pytest.approx(by_hand, abs=1e-5)
     # The first step: −log of the guessed posterior at the true category, (½ · 0.2) / ½.
-    first = diffusion.category_loss(even, hot, now, t([0.6]), t([1.0]))
+    first = tabddpm.category_loss(even, hot, now, t([0.6]), t([1.0]))
     assert first.item() == pytest.approx(-math.log(0.2), abs=1e-5)
 
 
@@ -253,14 +244,14 @@ def test_tabddpm_losses_split_numbers_and_choices():
 def test_gain_losses():
     known = t([1.0, 0.0])
     logits = t([0.0, math.log(3.0)])  # D says ½ and ¾
-    assert hints.discriminator_loss(logits, known).item() == pytest.approx((LOG2 + 2 * LOG2) / 2)
-    assert hints.adversarial_loss(logits, known).item() == pytest.approx(-math.log(0.75))
+    assert gain.discriminator_loss(logits, known).item() == pytest.approx((LOG2 + 2 * LOG2) / 2)
+    assert gain.adversarial_loss(logits, known).item() == pytest.approx(-math.log(0.75))
     output, values = t([0.5, 0.0, 0.0]), t([1.0, 1.0, 0.0])
-    both = imputer.cell_loss(output, values, t([1.0, 1.0]), layout(), bounded=False)
+    both = gain.cell_loss(output, values, t([1.0, 1.0]), layout(), bounded=False)
     assert both.item() == pytest.approx((0.25 + LOG2) / 2)
-    number = imputer.cell_loss(output, values, t([1.0, 0.0]), layout(), bounded=False)
+    number = gain.cell_loss(output, values, t([1.0, 0.0]), layout(), bounded=False)
     assert number.item() == pytest.approx(0.25)
-    bounded = imputer.cell_loss(output, values, t([1.0, 0.0]), layout(), bounded=True)
+    bounded = gain.cell_loss(output, values, t([1.0, 0.0]), layout(), bounded=True)
     assert bounded.item() == pytest.approx((math.tanh(0.5) - 1) ** 2)
 
 
@@ -271,21 +262,21 @@ def test_under_block_masking_the_discriminator_also_judges_rows_unhidden():
 
     filled, known, hint = t([0.0]), t([0.0]), t([0.5])
     whole = (t([math.log(3.0)]), t([1.0]), hint)
-    alone = hints.judged_loss(Judge(), filled, known, hint, None)
-    both = hints.judged_loss(Judge(), filled, known, hint, whole)
+    alone = gain.judged_loss(Judge(), filled, known, hint, None)
+    both = gain.judged_loss(Judge(), filled, known, hint, whole)
     assert alone.item() == pytest.approx(LOG2)
     assert both.item() == pytest.approx((LOG2 - math.log(0.75)) / 2)
 
 
 def test_hints_tell_the_mask_or_one_half():
     known = torch.tensor([[1.0, 0.0]]).expand(10_000, 2)
-    told = hints.hints(known, 0.9, torch.Generator().manual_seed(0))
+    told = gain.draw_hints(known, 0.9, torch.Generator().manual_seed(0))
     assert set(told[:, 0].tolist()) == {1.0, 0.5}
     assert set(told[:, 1].tolist()) == {0.0, 0.5}
     assert (told == 0.5).float().mean().item() == pytest.approx(0.1, abs=0.01)
 
 
-def test_gain_puts_noise_in_the_place_of_unknown_cells():
+def test_gain_puts_small_draws_in_the_place_of_unknown_cells():
     seen = []
 
     class Spy(nn.Module):
@@ -318,9 +309,9 @@ def test_vgain_judges_at_the_mean_of_z():
     frame, holes, _ = block_frame(200)
     model = tiny("vgain").fit(holes, rng())
     encoded = model.encoder_.transform(as_table(frame, "a test"))
-    held = imputer.Rows.of(encoded.matrix, encoded.observed, model.layout_, "cpu")
+    held = EncodedRows.of(encoded, model.layout_)
     block = Patterns.named([["b1", "b2", "kind"]], list(frame), "a test")
-    task = vgain._VGAINTask(model, held, held, block, torch.Generator().manual_seed(0))
+    task = vgain._VGAINTraining(model, held, held, block, torch.Generator().manual_seed(0))
     assert task.validate() == task.validate()
     known = held.known * torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0])
     mean, _ = vgain.encode(task.networks, held.values, known, model.layout_)

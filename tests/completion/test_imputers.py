@@ -7,7 +7,7 @@ import torch
 from gen_cases import IMPUTERS, block_frame, mixed_frame, rng, tiny
 
 from vfsl.completion import GeneratorCompleter, completer, find, load, save
-from vfsl.completion.imputers.masking import Patterns
+from vfsl.completion.imputers.gain import Patterns
 from vfsl.errors import ConfigError, DataError
 
 

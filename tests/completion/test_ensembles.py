@@ -10,7 +10,7 @@ from vfsl.completion.ensembles import (
     held_out,
     stack_weights,
     vote,
-    weighted,
+    weigh_by_error,
 )
 from vfsl.completion.simple import HotDeck, MeanMode
 from vfsl.data import PartyTable
@@ -26,8 +26,8 @@ def test_votes_are_counted():
 
 def test_means_weigh_the_inverse_error():
     answers = np.array([[1.0, 2.0], [4.0, 8.0]])
-    np.testing.assert_allclose(weighted(answers, np.array([1.0, 2.0])), [2.0, 4.0])
-    np.testing.assert_allclose(weighted(answers, np.array([0.0, 2.0])), [1.0, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(weigh_by_error(answers, np.array([1.0, 2.0])), [2.0, 4.0])
+    np.testing.assert_allclose(weigh_by_error(answers, np.array([0.0, 2.0])), [1.0, 2.0], rtol=1e-6)
 
 
 def test_stacking_finds_the_true_mixture():

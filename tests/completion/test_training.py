@@ -8,13 +8,13 @@ from gen_cases import TINY, mixed_frame, rng, tiny
 from torch import nn
 
 from vfsl.completion import deep, find
-from vfsl.completion.training import Budget, Task, train
+from vfsl.completion.training import Training, train_networks
 from vfsl.errors import ConfigError, StoreError
 from vfsl.parallel import using_threads
 
 
-class Scripted(Task):
-    """A task whose held-out losses are given; its one weight counts the steps."""
+class Scripted(Training):
+    """A training whose held-out losses are given; its one weight counts the steps."""
 
     def __init__(self, held):
         self.networks = nn.ModuleDict({"one": nn.Linear(1, 1, bias=False)})
@@ -35,7 +35,7 @@ class Scripted(Task):
 
 def run(task, rows=10, **budget):
     settings = {"epochs": 6, "batch_size": 5, **budget}
-    return train(task, rows, Budget(**settings), torch.Generator(), name="toy", job="one")
+    return train_networks(task, rows, torch.Generator(), name="toy", **settings)
 
 
 def test_every_epoch_visits_every_row_once():
@@ -57,7 +57,7 @@ def test_early_stop_keeps_the_best_weights():
     assert task.networks["one"].weight.item() == 4.0  # after the second epoch of two steps
 
 
-def test_progress_is_an_event_an_epoch():
+def test_progress_is_an_event_per_epoch():
     heard = []
     run(Scripted([]), epochs=3, on_event=heard.append)
     assert [(e.step, e.stage, e.done, e.total) for e in heard] == [
@@ -93,7 +93,7 @@ def test_a_broken_training_resumes_to_the_same_model(name, tmp_path):
 
     with pytest.raises(Crash):
         tiny(name, **settings, checkpoint=tmp_path / "kept", on_event=crash).fit(frame, rng())
-    assert (tmp_path / "kept.json").exists()
+    assert (tmp_path / "kept.training").exists()
     heard = []
     resumed = tiny(
         name, **settings, checkpoint=tmp_path / "kept", on_event=lambda e: heard.append(e.done)
@@ -112,9 +112,9 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     settings = {**TINY["vae"], "epochs": 20, "checkpoint": tmp_path / "kept"}
     with pytest.raises(Crash):
         find("vae")(**settings, on_event=crash).fit(mixed_frame(), rng())
-    with pytest.raises(StoreError, match="kept by another training"):
+    with pytest.raises(StoreError, match="kept by another job"):
         find("vae")(**settings).fit(mixed_frame(seed=1), rng())
-    with pytest.raises(StoreError, match="kept by another training"):
+    with pytest.raises(StoreError, match="kept by another job"):
         find("vae")(**{**settings, "rate": 0.5}).fit(mixed_frame(), rng())
 
 
@@ -145,5 +145,5 @@ def test_many_rows_go_through_a_network_in_parts(monkeypatch):
         return 2 * rows
 
     rows = torch.arange(10.0)[:, None]
-    assert torch.equal(deep.by_parts(double, rows), 2 * rows)
+    assert torch.equal(deep.in_parts(double, rows), 2 * rows)
     assert seen == [4, 4, 2]

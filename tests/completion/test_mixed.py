@@ -143,14 +143,14 @@ def test_modes_are_drawn_by_their_posterior():
 
 
 def test_quantiles_are_normal_deviates_of_mid_ranks():
-    scale = Quantiles.fit(np.array([1.0, 2.0, 2.0, 4.0]))
+    scale = Quantiles.fit(np.array([1.0, 2.0, 2.0, 4.0]), rng())
     _, scalars = scale.place(np.array([1.0, 2.0, 3.0, 4.0]), None)
     # Shares of the four rows are 1/8, 3/8, 5/8, 7/8; 2 has the middle of 3/8 and 5/8.
     assert norm.cdf(scalars) == pytest.approx([0.125, 0.5, 0.75, 0.875])
 
 
 def test_min_max_is_minus_one_to_one():
-    _, scalars = MinMax.fit(np.array([2.0, 6.0])).place(np.array([2.0, 4.0, 6.0, 8.0]), None)
+    _, scalars = MinMax.fit(np.array([2.0, 6.0]), rng()).place(np.array([2.0, 4.0, 6.0, 8.0]), None)
     assert scalars.tolist() == [-1.0, 0.0, 1.0, 2.0]
 
 
