@@ -140,6 +140,8 @@ DISCLOSURES = {
     "associations": "two parties see how strongly their columns go together, one without names",
     "row differences": "a party sees how unlike its common rows each row of the other is",
     "repeated predictions": "a party sees a prediction per round for rows that it does not have",
+    "embeddings": "a party sees learned vectors of the other's rows, and the other how its loss "
+    "changes with them: each can guess the other's columns as far as they go together",
     "row lists": "feature holders learn who the known positives are",
     "strangers": "the positive holder receives ids that it did not know",
 }

@@ -124,7 +124,7 @@ class CompleteStep(Strict):
     label: str | None = None  # a column of the given party, for advice on training
     advice_trees: int | None = Field(default=None, ge=1)  # of the models behind the advice
     tau: Annotated[float | str, PlainValidator(_tau)] | None = None
-    low: Annotated[str, PlainValidator(_one_of("auto", "direct"))] = "auto"
+    low: Annotated[str, PlainValidator(_one_of("auto", "direct", "vfgain"))] = "auto"
     methods: Annotated[list[str], PlainValidator(_methods)] = []
     base: Annotated[str | list[str], PlainValidator(_base)] = "linear"
     alpha: float | None = Field(default=None, ge=0, le=1)
