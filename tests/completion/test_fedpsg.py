@@ -227,7 +227,7 @@ def test_a_party_without_a_role_sends_nothing():
     assert not any("C" in (flow.sender, flow.receiver) for flow in fed.steps[-1].flows)
 
 
-@pytest.mark.parametrize("wrong", ["everything", "shift", "association", "vfpu-m"])
+@pytest.mark.parametrize("wrong", ["everything", "shift", "association", "vfpu-m", "vf-gain"])
 def test_what_the_settings_do_not_ask_for_is_not_done(monkeypatch, wrong):
     """The others refuse an order that no party of the run has agreed to."""
     original = Leader.order
@@ -245,6 +245,7 @@ def test_what_a_completion_asks_for():
     plain = ("output", "completed columns")
     assert FedPSG(shift="none").asks() == (plain,)
     assert FedPSG().asks() == (("disclosure", "row differences"), plain)
+    assert ("disclosure", "embeddings") in FedPSG(low="vfgain").asks()
     papers = [name for _, name in FedPSG(preset="seed", base=("linear", "xgb")).asks()]
     assert papers == [
         "repeated predictions",

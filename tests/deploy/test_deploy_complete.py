@@ -85,11 +85,11 @@ def test_a_completion_goes_on_from_the_columns_that_were_finished(
     groups, engine = [], world.engine()
     original = VFPUM._train_group
 
-    def train(self, fitting, party, group, context, folds, number):
+    def train(self, fitting, group, context, folds, number):
         groups.append(number)
         if groups == [0, 1]:
             engine.gone.add(victim)
-        return original(self, fitting, party, group, context, folds, number)
+        return original(self, fitting, group, context, folds, number)
 
     monkeypatch.setattr(VFPUM, "_train_group", train)
     _, errors = world.attempt(job=complete_only(kit, TREES), engine=engine)

@@ -93,6 +93,11 @@ class Target:
         cells = self.filled[self.known if use is None else use].astype(np.int64)
         return np.bincount(cells, minlength=len(self.levels))
 
+    def frequencies(self, use: Booleans | None = None) -> Floats:
+        """Which fraction of these rows has each category."""
+        counts = self.counts(use)
+        return np.asarray(counts / max(counts.sum(), 1))
+
     @property
     def filler(self) -> float:
         """What missing cells and rows outside D_L carry, at weight 0: the mean, or the mode."""
@@ -313,8 +318,7 @@ def make_baseline_fold(target: Target, folds: int) -> Fold:
     for part in range(folds):
         use, here = target.known & (places != part), places == part
         if target.classes:
-            counts = target.counts(use)
-            base[here] = counts / max(counts.sum(), 1)
+            base[here] = target.frequencies(use)
         else:
             base[here, 0] = target.filled[use].mean() if use.any() else target.filler
     if not target.classes:
@@ -442,8 +446,7 @@ def fill_by_baseline(target: Target, others: int, folds: int, route: str, model:
     """A column of means, modes, or its one value."""
     chances, sure = None, np.zeros(others)
     if target.classes:
-        counts = target.counts()
-        chances = np.tile(counts / counts.sum(), (others, 1))
+        chances = np.tile(target.frequencies(), (others, 1))
         sure = chances.max(axis=1)
     return Filled(
         target,

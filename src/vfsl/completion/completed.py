@@ -351,7 +351,7 @@ def baselines(columns: Mapping[str, Filled]) -> list[dict[str, Any]]:
         one = {"skill": 0.0, "shape": shape(target, np.full(len(target.filled), target.filler))}
         two = {"skill": -1.0, "shape": 1.0}
         if target.classes:
-            fractions = target.counts() / target.known.sum()
+            fractions = target.frequencies()
             one["accuracy"], two["accuracy"] = float(fractions.max()), float((fractions**2).sum())
         else:
             one["rmse / deviation"], two["rmse / deviation"] = 1.0, math.sqrt(2.0)

@@ -18,7 +18,6 @@ from vfsl.channel import Channel
 from vfsl.completion.bases import (
     Pair,
     as_chances,
-    make_context,
     make_pair,
     prepare_given,
     scores_of_model,
@@ -37,7 +36,7 @@ from vfsl.errors import ConfigError
 from vfsl.params import check_params, documented, param
 from vfsl.parts import Part, Roles
 from vfsl.store import Checkpoints
-from vfsl.values import Booleans, Floats, Integers
+from vfsl.values import Floats, Integers
 
 
 @documented
@@ -96,7 +95,7 @@ class CrossFit:
             content = fitting.load_group(number)
             if content is None:
                 group = [by_name[name] for name in names]
-                made = self._hold_out(fitting, channel.me, group, folds, number)
+                made = self._hold_out(fitting, group, folds, number)
                 lines = {name: fold.to_dict() for name, fold in made.items()}
                 fitting.save_group(number, {"folds": lines})
             else:
@@ -107,22 +106,22 @@ class CrossFit:
         return {name: found[name] for name in by_name}
 
     def _hold_out(
-        self, fitting: Fitting, party: str, group: Sequence[Target], folds: Integers, number: int
+        self, fitting: Fitting, group: Sequence[Target], folds: Integers, number: int
     ) -> dict[str, Fold]:
         """Held-out predictions of columns that train together."""
         if fitting.pair.linear:
-            return self._leave_one_out(fitting, party, group, folds, number)
+            return self._leave_one_out(fitting, group, folds, number)
         (target,) = group
-        return {target.name: self._by_folds(fitting, party, target, folds, number)}
+        return {target.name: self._by_folds(fitting, target, folds, number)}
 
     def _leave_one_out(
-        self, fitting: Fitting, party: str, group: Sequence[Target], folds: Integers, number: int
+        self, fitting: Fitting, group: Sequence[Target], folds: Integers, number: int
     ) -> dict[str, Fold]:
         columns = np.hstack([target.numbers(target.filled) for target in group])
         known = np.hstack([np.tile(one.known[:, None], (1, one.width)) for one in group])
         below = np.zeros((fitting.others, known.shape[1]))
         _, held = fitting.fit(
-            make_context(party, fitting.pair, fitting.common + fitting.others),
+            fitting.own_columns(),
             np.vstack([columns, below]),
             None if known.all() else np.vstack([known.astype(float), below]),
             classes=False,
@@ -138,17 +137,15 @@ class CrossFit:
             for target, block in zip(group, blocks, strict=True)
         }
 
-    def _by_folds(
-        self, fitting: Fitting, party: str, target: Target, folds: Integers, number: int
-    ) -> Fold:
+    def _by_folds(self, fitting: Fitting, target: Target, folds: Integers, number: int) -> Fold:
         """All folds in the same rounds; the base knows the scores of its training rows."""
-        numbers, rows = np.unique(folds), fitting.common + fitting.others
-        weights = np.zeros((rows, len(numbers)))
+        numbers = np.unique(folds)
+        weights = np.zeros((fitting.common + fitting.others, len(numbers)))
         for fold in numbers:
             weights[: fitting.common, fold] = target.known & (folds != fold)
         padded = np.concatenate([target.filled, np.zeros(fitting.others)])
         share, scores = fitting.fit(
-            make_context(party, fitting.pair, rows),
+            fitting.own_columns(),
             padded.astype(np.int64) if target.classes else padded,
             weights,
             classes=target.classes,
@@ -164,7 +161,7 @@ class CrossFit:
             if not target.classes:
                 baseline[here, 0], answers[here] = target.filled[use].mean(), found
                 continue
-            baseline[here] = frequencies(target, use)
+            baseline[here] = target.frequencies(use)
             answers[here] = baseline[here]
             # Of one class there is nothing to learn.
             if (baseline[here][0] > 0).sum() > 1:
@@ -211,9 +208,3 @@ def frequencies_of_others(target: Target) -> Floats:
     hot = np.eye(len(target.levels))[target.filled.astype(np.int64)] * target.known[:, None]
     counts = hot.sum(axis=0) - hot
     return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0))
-
-
-def frequencies(target: Target, use: Booleans) -> Floats:
-    """The frequencies of the classes among some rows."""
-    counts = target.counts(use)
-    return np.asarray(counts / max(counts.sum(), 1))

@@ -31,12 +31,14 @@ from vfsl.completion.missing import (
     CROSS_FIT,
     DIRECT,
     SHIFT,
+    VF_GAIN,
     VFPU_M,
     Method,
     MissingParty,
 )
+from vfsl.completion.network_route import NetworkRoute
 from vfsl.completion.recommend import recommend
-from vfsl.completion.registry import local_methods
+from vfsl.completion.registry import METHODS, available, local_methods
 from vfsl.completion.vfpum import VFPUM, Stop
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
@@ -116,9 +118,9 @@ class FedPSG:
         "auto",
         "For the other columns: 'auto' (mean and mode, unless a direct model of the given party's "
         "columns or one of the methods is better out of fold), 'direct', a name of "
-        "vfsl.completion.available, or a function that makes a completer, such as "
-        "lambda: Ensemble(['gain', 'tvae']).",
-        names=lambda: ["auto", "direct", *local_methods()],
+        "vfsl.completion.available, of which 'vfgain' runs between the parties, or a function that "
+        "makes a completer, such as lambda: Ensemble(['gain', 'tvae']).",
+        names=lambda: ["auto", "direct", *available()],
     )
     methods: Sequence[Method] = param(
         (), "Local methods that 'auto' tries as well.", names=local_methods
@@ -210,7 +212,7 @@ class FedPSG:
         check_labels(fed.tables, (given, missing))
         if fed.plan is None:
             fed.align(given, missing)
-        there = fed.keeping(state, on_event)
+        there = fed.keeping(state, on_event) if state or on_event else fed
         done: Completion = there.play(partial(self.play, given=given, missing=missing))[missing]
         ids = fed.tables[given].ids[fed.share(given).rest]
         return replace(
@@ -238,8 +240,9 @@ class FedPSG:
             else:
                 parts.follow(talk)
             parts.forget()
-        # The joint parts have records, and times, of their own.
-        outcome.seconds -= sum(one.seconds for one in site.outcomes[before:-1])
+        # The joint parts have records, and times, of their own; all else is the missing party's.
+        together = sum(one.seconds for one in site.outcomes[before:-1])
+        outcome.seconds = 0.0 if done is None else outcome.seconds - together
         return done
 
     def asks(self) -> tuple[Ask, ...]:
@@ -249,6 +252,7 @@ class FedPSG:
             "repeated predictions": VFPU_M in parts,
             "tree partitions": not all(pair.linear for pair in pairs),
             "associations": ASSOCIATION in parts,
+            "embeddings": VF_GAIN in parts,
             "row differences": SHIFT in parts,
         }
         asked: list[Ask] = [("disclosure", name) for name, yes in reveals.items() if yes]
@@ -271,6 +275,7 @@ class FedPSG:
             CROSS_FIT: True,
             VFPU_M: (self.rounds or 1) > 1,
             DIRECT: True,
+            VF_GAIN: self.low in METHODS and METHODS[self.low][1].kind == "protocol",
             SHIFT: self.shift != "none",
         }
         return {part for part, may in may_come.items() if may}
@@ -331,6 +336,8 @@ class JointParts:
             side = CrossFit(pair, how.folds, how.confidence == "spread")
         elif do == SHIFT:
             side = MeasureShift()
+        elif do == VF_GAIN:
+            side = NetworkRoute(str(how.low))
         else:
             names = ("alpha", "k", "rounds", "confidence", "context", "stop")
             side = VFPUM(pair, **{name: getattr(how, name) for name in names})

@@ -47,11 +47,12 @@ LEAST_OVERLAP = 30
 # A column with fewer known cells on the common rows is not worth a model.
 LEAST_KNOWN = 30
 # The parts between the parties.
-ASSOCIATION, CROSS_FIT, VFPU_M, DIRECT, SHIFT = (
+ASSOCIATION, CROSS_FIT, VFPU_M, DIRECT, VF_GAIN, SHIFT = (
     "association",
     "cross-fit",
     "vfpu-m",
     "direct model",
+    "vf-gain",
     "shift",
 )
 _MOST = 1 << 40
@@ -370,8 +371,7 @@ class MissingParty:
             if chances is None:
                 values = target.filler + fraction * (values - target.filler)
             else:
-                counts = target.counts()
-                base = counts / counts.sum()
+                base = target.frequencies()
                 chances = base + fraction * (chances - base)
                 values = chances.argmax(axis=1).astype(float)
         leave = self._how.remainder == "leave"
@@ -403,6 +403,8 @@ class MissingParty:
         if how.low == "direct":
             learned = [target for target in low if target.name in folds]
             return local.by_mean() | self._predict(learned, folds, choice, DIRECT, LOW)
+        if VF_GAIN in how.joint_parts():
+            return self._complete_jointly(local, rng) if low else {}
         if how.low != "auto":
             return local.by_method(how.low, rng)
         skills = {one.name: self._skill(folds[one.name]) for one in low if one.name in folds}
@@ -411,6 +413,11 @@ class MissingParty:
         made = self._predict(direct, folds, choice, DIRECT, LOW)
         rest = [target for target in low if target.name not in made]
         return made | replace(local, high={**high, **made}, targets=rest).by_best(how.methods, rng)
+
+    def _complete_jointly(self, local: LowRoute, rng: np.random.Generator) -> dict[str, Filled]:
+        filled, outcome = self._order(VF_GAIN, route=local, fold_rng=rng)
+        outcome.metrics = {name: round(skill(one.fold)[0], 3) for name, one in filled.items()}
+        return cast(dict[str, Filled], filled)
 
 
 def fill_gaps(predicted: Filled, local: Filled) -> Filled:

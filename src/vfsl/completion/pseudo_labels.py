@@ -157,24 +157,19 @@ class Found:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the column itself, as JSON values."""
-        lists = {name: each for name, each in to_lists(self).items() if name != "target"}
-        return lists | {"scale": None if self.scale is None else to_lists(self.scale)}
+        """All but the column itself and its scale, as JSON values."""
+        left_out = ("target", "scale")
+        return {name: each for name, each in to_lists(self).items() if name not in left_out}
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any], target: Target) -> Found:
-        plain = ("rounds", "stop_reason", "scale")
-        kept = {name: one for name, one in content.items() if one is not None and name not in plain}
-        arrays = {name: np.asarray(one, dtype=float) for name, one in kept.items()}
+    def from_dict(
+        cls, content: Mapping[str, Any], target: Target, scale: ClassScale | None = None
+    ) -> Found:
+        kept = {name: one for name, one in content.items() if one is not None}
+        plain = {name: kept.pop(name) for name in ("rounds", "stop_reason")}
+        arrays: dict[str, Any] = {name: np.asarray(one, float) for name, one in kept.items()}
         arrays["round"] = arrays["round"].astype(np.int64)
-        scale = content["scale"]
-        return cls(
-            target,
-            **arrays,
-            scale=None if scale is None else ClassScale.from_dict(scale),
-            rounds=list(content["rounds"]),
-            stop_reason=content["stop_reason"],
-        )
+        return cls(target, **arrays, scale=scale, **plain)
 
 
 @dataclass(eq=False)

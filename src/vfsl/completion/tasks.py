@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.completion.bases import Pair
+from vfsl.completion.bases import Pair, make_context
 from vfsl.completion.columns import Target, make_target, merge_rare
 from vfsl.crypto import KeyHolder
 from vfsl.crypto.fixed import decode, encode
@@ -96,7 +96,7 @@ HELD_OUT_DISCLOSURES: Disclosures = {
 
 
 def places_of(rows: str, common: int, others: int) -> Integers:
-    """Integers of these rows in the order of common rows, then the others."""
+    """Places of these rows in the order of common rows, then the others."""
     if rows == ALL:
         return np.arange(common + others)
     return np.arange(common, common + others) if rows == REST else np.arange(common)
@@ -145,7 +145,7 @@ class Fitting:
         kept: Checkpoints,
     ) -> None:
         self.pair, self.common = pair, common
-        self._roles, self._kept = roles, kept
+        self._me, self._roles, self._kept = channel.me, roles, kept
         given = roles.feature_holders[0]
         self.others, self.columns = (
             receive_count(channel, given, name, 0, MOST_ROWS) for name in ("rows", "columns")
@@ -156,6 +156,12 @@ class Fitting:
         self._done = [group for group, tasks in marks.items() if tasks <= self._leader.resumed]
         # What is drawn for a task depends on its number, so a run that goes on draws the same.
         self._random = draw_by_number(rng)
+
+    def own_columns(
+        self, context: PartyTable | None = None, without: Sequence[str] = ()
+    ) -> PartyTable:
+        """The missing party's own columns for all rows: preliminary ones, or none."""
+        return make_context(self._me, self.pair, self.common + self.others, context, without)
 
     def make_targets(self, common: PartyTable, columns: Sequence[str]) -> list[Target]:
         """Columns as the base may predict them; those whose values are too rare are left out.

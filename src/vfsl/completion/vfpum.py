@@ -168,20 +168,21 @@ class VFPUM:
             )
         groups = group_columns(targets, fitting.pair, together=self.context == "none")
         done = ColumnModels(groups=groups)
+        scales = {name: fold.scale for name, fold in folds.items()}
         for number, names in enumerate(groups):
             if tell is not None:
                 tell(name_columns(names), len(done.found), len(targets))
             group = [by_name[name] for name in names]
             content = fitting.load_group(number)
             if content is None:
-                found, share = self._train_group(
-                    fitting, part.table.party, group, context, folds, number
-                )
+                found, share = self._train_group(fitting, group, context, folds, number)
                 content = {"found": [one.to_dict() for one in found], "share": share.to_dict()}
                 fitting.save_group(number, content)
             else:
-                kept = zip(content["found"], group, strict=True)
-                found = [Found.from_dict(line, target) for line, target in kept]
+                found = [
+                    Found.from_dict(line, target, scales.get(target.name))
+                    for line, target in zip(content["found"], group, strict=True)
+                ]
                 share = ModelShare.from_dict(content["share"])
             done.shares[number] = share
             done.found |= {one.target.name: one for one in found}
@@ -191,16 +192,14 @@ class VFPUM:
     def _train_group(
         self,
         fitting: Fitting,
-        party: str,
         group: Sequence[Target],
         context: PartyTable | None,
         folds: Mapping[str, Fold],
         number: int,
     ) -> tuple[list[Found], ModelShare]:
         """All rounds of columns that train together."""
-        pair, rows = fitting.pair, fitting.common + fitting.others
-        own = None if self.context == "none" else context
-        table = make_context(party, pair, rows, own, [target.name for target in group])
+        pair, own = fitting.pair, None if self.context == "none" else context
+        table = fitting.own_columns(own, [target.name for target in group])
         if own is not None and pair.linear:
             table = Components.fit(table, fitting.common).transform(table)
         scales = {name: fold.scale for name, fold in folds.items()}
