@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 
 from vfsl import rows
+from vfsl.completion import available
 from vfsl.deploy.job import load_shared_job
 from vfsl.federation import simulate
 from vfsl.job.play import play, write_aligned
@@ -24,7 +25,7 @@ submitters = ["C"]
 steps = ["align", "train", "pu", "complete", "evaluate"]
 disclosures = ["training scores", "repeated predictions", "tree partitions", "associations",
   "row differences", "row confidence", "training labels", "evidence", "strangers", "row lists",
-  "cross-gram", "rare labels"]
+  "cross-gram", "rare labels", "embeddings"]
 outputs = ["predictions", "reliable positives", "completed columns"]
 [limits]
 asked = 1000
@@ -76,6 +77,8 @@ JOBS = {
     "pu over trees": PU + 'base = "xgb"\n',
     "complete": COMPLETE + 'rounds = 2\nlabel = "y"\nadvice_trees = 1\n',
     "complete by association": COMPLETE + "tau = 0.05\n",
+    "complete by VF-GAIN": COMPLETE + 'tau = 0.99\nlow = "vfgain"\n',
+    "complete by a generator": COMPLETE + 'tau = 0.99\nlow = "vae"\n',
     "completed rows": COMPLETE + train("xgb", 'rows = "completed"\n' + FEW),
     "evaluate": train("logistic", "refine = 0")
     + train("xgb", FEW)
@@ -144,7 +147,7 @@ def files_in(folder):
 
 @pytest.mark.parametrize("name", JOBS)
 def test_every_party_gets_over_the_relay_what_it_gets_in_memory(world, kit, name):
-    if "risa" in JOBS[name]:
+    if any(word in JOBS[name] for word in ("risa", "vae", "vfgain")):
         pytest.importorskip("torch")
     label = "amount" if name == "linear" else "y"
     allow_all(world, kit, label)
@@ -164,3 +167,17 @@ def test_the_jobs_above_have_every_step_and_every_model():
     jobs = "".join([ALIGN, *JOBS.values()])
     assert {do for do in STEPS if f'do = "{do}"' in jobs} == set(STEPS)
     assert {model for model in models() if f'model = "{model}"' in jobs} == set(models())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("method", available())
+def test_every_completion_method_runs_between_companies(world, kit, method):
+    """Most are local at the missing party; what counts is that each can be asked for there."""
+    pytest.importorskip("torch")
+    allow_all(world, kit, "y")
+    _, errors = world.attempt(job=ALIGN + COMPLETE + f'tau = 0.99\nlow = "{method}"\n')
+    assert errors == {}
+    scratch = world.folder / "in memory"
+    play_in_memory(load_shared_job(world.folder / "job.toml"), world, kit, scratch, "y")
+    assert files_in(world.results("B")) == files_in(scratch / "B")
