@@ -18,11 +18,11 @@ class Interrupter:
         self.count, self.at = 0, None
         real = Transcript.note_sent
 
-        def sent(transcript, *what):
+        def sent(transcript, *what, **more):
             self.count += 1
             if self.count == self.at:
                 raise KeyboardInterrupt
-            return real(transcript, *what)
+            return real(transcript, *what, **more)
 
         monkeypatch.setattr(Transcript, "note_sent", sent)
 

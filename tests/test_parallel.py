@@ -15,7 +15,7 @@ import pytest
 
 from vfsl import parallel
 from vfsl.align import ecdh
-from vfsl.align.byterows import rows_of
+from vfsl.align.ids import to_rows
 from vfsl.errors import ConfigError, DataError
 
 
@@ -216,7 +216,7 @@ def test_a_dask_cluster_finds_the_same_overlap(monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs dask[distributed]")
     monkeypatch.setattr(ecdh, "_CHUNK", 64)
     key = ecdh.CurveKey.generate()
-    digests = rows_of(b"".join(hashlib.sha256(b"%d" % n).digest() for n in range(1000)), 32)
+    digests = to_rows(b"".join(hashlib.sha256(b"%d" % n).digest() for n in range(1000)), 32)
     here = overlap(key, digests[:700], digests[300:])
     cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
     with cluster, distributed.Client(cluster) as client:

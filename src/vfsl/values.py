@@ -15,6 +15,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
 # None, bool, int, float, str, bytes, numpy array, list or dict of those, or a Protected wrapper.
 Wire = Any
 

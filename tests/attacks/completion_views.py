@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 import vfsl
-from vfsl.estimators import least_squares, totals
+from vfsl.estimators import exchange, least_squares
 
 
 class Opened:
@@ -17,7 +17,7 @@ class Opened:
         self.gradients, self.scores = [], []
         self._lock = threading.Lock()
         self._listen(monkeypatch, least_squares, "open_masked", self.gradients)
-        for module in (least_squares, totals):
+        for module in (least_squares, exchange):
             self._listen(monkeypatch, module, "open_total", self.scores)
 
     def _listen(self, monkeypatch, module, name, kept):

@@ -11,10 +11,8 @@ import pytest
 from completion_views import Opened, federation, people, solve_for_bits
 
 from vfsl.channel import run_together
-from vfsl.completion.bases import RidgeBase, make_pair
+from vfsl.completion.bases import RidgeBase, make_pair, prepare_given
 from vfsl.completion.fedpsg import FedPSG
-from vfsl.completion.sides import Side
-from vfsl.completion.vfpum import prepared
 from vfsl.estimators.descent import Width
 from vfsl.parts import Part, Roles
 
@@ -72,10 +70,8 @@ def test_the_given_party_reads_no_binary_column(monkeypatch, rows, seconds):
     assert len(firsts) == 2
     np.testing.assert_array_equal(*firsts)
     places = fed.plan["B"].overlap
-    side, _ = prepared(
-        Side(fed.tables["A"], fed.plan["A"].overlap, fed.plan["A"].rest), make_pair("linear")
-    )
-    matrix = own_columns(side.table, side.overlap)
+    mine, _ = prepare_given(fed.sites["A"].part(), make_pair("linear"))
+    matrix = own_columns(mine.table, mine.rows)
     for number, column in enumerate(("married", "sex")):
         bits = bits_of(b, column, places)
         sums = sums_of_bits(seen[0][1][0][number], bits, rows)

@@ -3,7 +3,10 @@
 import numpy as np
 import pandas as pd
 
+from vfsl.align import RowPlan, RowShare
 from vfsl.completion import find
+from vfsl.data import PartyTable
+from vfsl.federation import simulate
 
 GENERATORS = ("ctgan", "tablegan", "ctabgan", "vae", "tvae", "tabddpm")
 IMPUTERS = ("gain", "vgain")
@@ -74,3 +77,33 @@ def block_frame(rows=400, seed=0, share=0.4):
     holes.loc[hidden, ["b1", "b2", "kind"]] = None
     holes["b1"] = holes["b1"].astype(float)
     return frame, holes, np.sort(hidden)
+
+
+# Columns of A, which help, and of B, which are completed.
+A, B = ["a1", "a2"], ["b1", "b2", "kind"]
+
+
+def party(frame, name):
+    return PartyTable.from_frame(frame.assign(id=np.arange(len(frame))), party=name, id="id")
+
+
+def federation(rows=300, seed=0, on="memory"):
+    """An aligned federation whose B lacks some of A's rows, and the truth about these rows."""
+    frame, _, hidden = block_frame(rows, seed)
+    known = np.setdiff1d(np.arange(rows), hidden)
+    fed = simulate(
+        {
+            "A": party(frame[A], "A"),
+            "B": party(frame[B].iloc[known].reset_index(drop=True), "B"),
+        },
+        seed=seed,
+        on=on,
+    )
+    nobody = np.empty(0, dtype=np.int64)
+    fed.plan = RowPlan(
+        {
+            "A": RowShare("A", "plan", known, hidden),
+            "B": RowShare("B", "plan", np.arange(len(known)), nobody),
+        }
+    )
+    return fed, frame.iloc[hidden].reset_index(drop=True)

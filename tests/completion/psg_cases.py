@@ -7,12 +7,11 @@ import pandas as pd
 
 import vfsl
 from vfsl.channel import run_together
-from vfsl.completion.sides import Side
 from vfsl.data import PartyTable
 from vfsl.estimators import Roles
+from vfsl.parts import Part
 
 PLAIN = Roles("B", ("A",), "K", "plain")
-NOBODY = np.empty(0, dtype=np.int64)
 
 
 def frames(common=120, rest=80, seed=0, strong=2.0):
@@ -40,16 +39,16 @@ def frames(common=120, rest=80, seed=0, strong=2.0):
     return a, b, label
 
 
-def sides(a, b, common=120):
-    """Both parties' sides; B has the common rows only."""
+def parts(a, b, common=120):
+    """Both parties' parts; B has the common rows only."""
     tables = {
         "A": PartyTable.from_frame(a, party="A", id="id"),
         "B": PartyTable.from_frame(b.iloc[:common], party="B", id="id"),
     }
     rows = np.arange(len(a))
     return {
-        "A": Side(tables["A"], rows[:common], rows[common:]),
-        "B": Side(tables["B"], rows[:common], NOBODY),
+        "A": Part(tables["A"], rows[:common], rest=rows[common:]),
+        "B": Part(tables["B"], rows[:common]),
     }
 
 
@@ -60,7 +59,7 @@ def run(model, both, columns, roles=PLAIN, seed=0, own=None, **how):
         more = {"columns": columns, **(own or {})} if party == "B" else {}
         jobs[party] = partial(
             model.train,
-            side=both.get(party),
+            part=both.get(party),
             roles=roles,
             rng=np.random.default_rng(seed),
             **more,
@@ -68,12 +67,11 @@ def run(model, both, columns, roles=PLAIN, seed=0, own=None, **how):
     return run_together(jobs, **how)["B"]
 
 
-def federation(common=120, rest=80, seed=0, scheme="plain", **how):
+def federation(common=120, rest=80, seed=0, scheme="plain", on="memory"):
     """An aligned federation of two parties, and B's truth by id."""
-    a, b, label = frames(common, rest, seed, **how)
+    a, b, label = frames(common, rest, seed)
     a["y"] = label
-    fed = vfsl.simulate(
-        {"A": a, "B": b.iloc[:common]}, id="id", labels={"A": "y"}, scheme=scheme, seed=seed
-    )
+    tables = {"A": a, "B": b.iloc[:common]}
+    fed = vfsl.simulate(tables, id="id", labels={"A": "y"}, scheme=scheme, seed=seed, on=on)
     fed.align("A", "B", protocol="ecdh")
     return fed, b.set_index("id")

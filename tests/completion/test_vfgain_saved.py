@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from test_gen_vfgain import A, B, federation
+from gen_cases import A, B, federation
 
 from vfsl.completion import VFGAIN, load, save
-from vfsl.completion.saved import load_share, save_shares
+from vfsl.completion.registry import load_share, save_shares
 from vfsl.errors import ConfigError, StoreError
 
 
@@ -101,7 +101,8 @@ def test_a_party_reads_and_writes_its_own_share_alone(model, folder, tmp_path):
     (folder / "completion.json").unlink()
     mine = load_share(folder, "B")
     assert mine.role == "filler"
-    assert mine.to_dict() == model.shares_["B"].to_dict()
+    assert mine == model.shares_["B"]
+    assert mine.to_page() == model.shares_["B"].to_page()
     for key, value in model.shares_["B"].arrays.items():
         np.testing.assert_array_equal(mine.arrays[key], value)
     save_shares({"B": mine}, tmp_path / "copy")

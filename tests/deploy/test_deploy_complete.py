@@ -9,6 +9,7 @@ from vfsl.channel import relayed
 from vfsl.completion import bases
 from vfsl.completion.vfpum import VFPUM
 from vfsl.estimators.trees import RandomForest
+from vfsl.lead import Leader
 from vfsl.record import RunRecord
 
 # Nothing is drawn towards the mean, which would hide what forests draw.
@@ -57,7 +58,7 @@ def test_what_a_completion_told_is_in_each_ledger(world, kit):
     flows = {party: RunRecord.load(world.results(party)).ledger for party in "BCK"}
     told = {flow.message for flow in flows["C"] if flow.receiver == "B" and flow.step == "complete"}
     assert {"size", "rows", "difference"} <= told
-    orders = [flow for flow in flows["B"] if flow.message == "next"]
+    orders = [flow for flow in flows["B"] if flow.message == "order"]
     assert {flow.receiver for flow in orders} == {"C", "K"}
     step = RunRecord.load(world.results("B")).steps[-1]
     assert (step.metrics["rows"], step.metrics["columns"]) == (10, 2)
@@ -80,17 +81,17 @@ def test_forests_and_associations_give_the_same_cells_too(world, kit, small_fore
 def test_a_completion_goes_on_from_the_columns_that_were_finished(
     world, kit, small_forests, impatient, monkeypatch, victim
 ):
-    """Forests draw from the numbers of their pieces: a resumed run must draw the same."""
+    """Forests draw from the numbers of their tasks: a resumed run must draw the same."""
     groups, engine = [], world.engine()
-    original = VFPUM._loop
+    original = VFPUM._train_group
 
-    def loop(self, leader, side, group, context, spread, number):
+    def train(self, fitting, party, group, context, folds, number):
         groups.append(number)
         if groups == [0, 1]:
             engine.gone.add(victim)
-        return original(self, leader, side, group, context, spread, number)
+        return original(self, fitting, party, group, context, folds, number)
 
-    monkeypatch.setattr(VFPUM, "_loop", loop)
+    monkeypatch.setattr(VFPUM, "_train_group", train)
     _, errors = world.attempt(job=complete_only(kit, TREES), engine=engine)
     assert groups == [0, 1]
     assert set(errors) == set("ABCK")
@@ -119,16 +120,15 @@ def test_a_completion_needs_the_consent_of_both_parties(world, kit, name):
 
 
 def test_a_leader_that_orders_unknown_work_is_refused_and_named(world, kit, monkeypatch):
-    from vfsl.deploy import complete
-
     once = threading.Event()
-    original = complete.Led._tell
+    original = Leader.order
 
-    def tell(self, order):
-        original(self, order if once.is_set() else {"step": "everything", "base": 0})
+    def order(self, do, **facts):
+        wrong = "everything" if not once.is_set() else do
         once.set()
+        return original(self, wrong, **facts)
 
-    monkeypatch.setattr(complete.Led, "_tell", tell)
+    monkeypatch.setattr(Leader, "order", order)
     _, errors = world.attempt(job=complete_only(kit))
     assert "ordered unknown work" in str(errors["C"])
     assert errors["C"].party == "B"

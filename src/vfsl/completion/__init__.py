@@ -5,7 +5,6 @@ Methods with networks need PyTorch (``pip install 'vfsl[deep]'``); it is loaded 
 
 from typing import TYPE_CHECKING, Any
 
-from vfsl.completion.adapter import GeneratorCompleter
 from vfsl.completion.base import Completed, Completer, Generator
 from vfsl.completion.fidelity import (
     Efficiency,
@@ -16,9 +15,17 @@ from vfsl.completion.fidelity import (
     quality,
 )
 from vfsl.completion.mixed import MixedEncoder
-from vfsl.completion.registry import METHODS, available, completer, find
-from vfsl.completion.saved import load, save
-from vfsl.completion.simple import HotDeck, MeanMode
+from vfsl.completion.registry import (
+    METHODS,
+    Facts,
+    available,
+    completer,
+    facts_of,
+    find,
+    load,
+    save,
+)
+from vfsl.completion.simple import GeneratorCompleter, HotDeck, MeanMode
 
 if TYPE_CHECKING:
     from vfsl.completion.generators.ctabgan import CTABGAN
@@ -42,6 +49,7 @@ __all__ = [
     "Completed",
     "Completer",
     "Efficiency",
+    "Facts",
     "Generator",
     "GeneratorCompleter",
     "HotDeck",
@@ -53,6 +61,7 @@ __all__ = [
     "TableGAN",
     "available",
     "completer",
+    "facts_of",
     "find",
     "learning_efficiency",
     "load",
@@ -61,7 +70,7 @@ __all__ = [
     "save",
 ]
 
-_DEEP = {method.path.partition(":")[2]: name for name, method in METHODS.items()}
+_DEEP = {path.partition(":")[2]: name for name, (path, _) in METHODS.items()}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
 
-from vfsl.data import Kind, PartyTable
-from vfsl.data.checks import check_rng, counted
+from vfsl.data import Encoder, Kind, PartyTable, codes
+from vfsl.data.codes import CategoryCode, NumericCode
 from vfsl.errors import DataError
 from vfsl.values import Array
 
 # A party's table, or a DataFrame whose column kinds are inferred.
 Table = PartyTable | pd.DataFrame
-# Conditions of a sample: a value for all rows, or one row a sample with free cells left empty.
+# Conditions of a sample: a value for all rows, or one row per sample with free cells left empty.
 Given = Mapping[str, Any] | pd.DataFrame | PartyTable
+
+_ROW = "row number of vfsl"
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,77 +77,115 @@ class Generator(Protocol):
         ...
 
 
-@dataclass(eq=False)
 class Filling:
-    """Collects what was found for each column, and makes it a :class:`Completed`."""
+    """Collects what was found for each column of a table, and makes it a :class:`Completed`."""
 
-    table: PartyTable
-    values: dict[str, pd.Series[Any]] = field(default_factory=dict)
-    means: dict[str, Array] = field(default_factory=dict)
-    spread: dict[str, Array] = field(default_factory=dict)
-    probabilities: dict[str, pd.DataFrame] = field(default_factory=dict)
-    confidence: dict[str, Array] = field(default_factory=dict)
+    def __init__(self, table: PartyTable) -> None:
+        self.table = table
+        self._values: dict[str, pd.Series[Any]] = {}
+        self._means: dict[str, Array] = {}
+        self._spread: dict[str, Array] = {}
+        self._probabilities: dict[str, pd.DataFrame] = {}
+        self._confidence: dict[str, Array] = {}
 
-    def number(
-        self, name: str, restored: pd.Series[Any], mean: Array, spread: Array, deviation: float
+    def fill_number(
+        self,
+        code: NumericCode,
+        means: Array,
+        spread: Array | float,
+        values: pd.Series[Any] | None = None,
     ) -> None:
-        """A numeric column: ``restored`` is ``mean`` in the column's own type."""
-        known = self.table.column(name)
+        """Fill a numeric column; ``values`` are the means in its own type, by default rounded."""
+        known = self.table.column(code.name)
         missing = known.isna().to_numpy()
-        numbers = known.to_numpy(dtype=np.float64, na_value=np.nan)
-        self.values[name] = _merge(known, restored, missing)
-        self.means[name] = np.where(missing, mean, numbers)
-        self.spread[name] = np.where(missing, spread, 0.0)
-        scale = deviation if deviation > 0 else 1.0
-        self.confidence[name] = np.where(missing, np.clip(1.0 - spread / scale, 0.0, 1.0), 1.0)
+        if values is None:
+            block = ((means - code.mean) / code.deviation)[:, None]
+            values = codes.restore_numbers(block, code, clip=True)
+        self._values[code.name] = _merge(known, values, missing)
+        self._means[code.name] = np.where(missing, means, codes.as_floats(known))
+        self._spread[code.name] = np.where(missing, spread, 0.0)
+        scale = code.deviation if code.deviation > 0 else 1.0
+        sure = np.clip(1.0 - spread / scale, 0.0, 1.0)
+        self._confidence[code.name] = np.where(missing, sure, 1.0)
 
-    def category(
-        self, name: str, restored: pd.Series[Any], levels: list[Any], probabilities: Array
+    def fill_category(
+        self,
+        code: CategoryCode,
+        chances: Array,
+        values: pd.Series[Any] | None = None,
+        *,
+        sure: bool = True,
     ) -> None:
-        """A categorical column: ``restored`` are the most probable of ``levels``."""
-        known = self.table.column(name)
+        """Fill a categorical column by chances of its levels; ``values`` are the likeliest ones.
+
+        Where the method cannot say how sure it is, ``sure`` is False.
+        """
+        known = self.table.column(code.name)
         missing = known.isna().to_numpy()
-        chances = np.array(probabilities, dtype=np.float64)
+        if values is None:
+            values = restore_likeliest(chances, code)
+        self._values[code.name] = _merge(known, values, missing)
+        table = np.array(chances, dtype=np.float64)
         cells = known.astype(object).to_numpy()
-        for place, level in enumerate(levels):
-            chances[~missing, place] = cells[~missing] == level
-        self.values[name] = _merge(known, restored, missing)
-        self.probabilities[name] = pd.DataFrame(chances, columns=pd.Index(levels, dtype=object))
-        best = chances.max(axis=1) if levels else np.full(len(chances), np.nan)
-        self.confidence[name] = np.where(missing, best, 1.0)
+        for place, level in enumerate(code.levels):
+            table[~missing, place] = cells[~missing] == level
+        levels = pd.Index(list(code.levels), dtype=object)
+        self._probabilities[code.name] = pd.DataFrame(table, columns=levels)
+        best = table.max(axis=1) if code.levels and sure else np.nan
+        self._confidence[code.name] = np.where(missing, best, 1.0)
 
-    def done(self) -> Completed:
-        """All columns together."""
+    def finish(self) -> Completed:
+        """All columns together, in the order of the table."""
         index = pd.RangeIndex(len(self.table))
-        order = [name for name in self.table.features if name in self.values]
+        order = [name for name in self.table.features if name in self._values]
         filled = {name: self.table.column(name).isna().to_numpy() for name in order}
         return Completed(
-            pd.DataFrame({name: self.values[name] for name in order}, index=index),
-            pd.DataFrame(self.means, index=index),
-            pd.DataFrame(self.spread, index=index),
-            self.probabilities,
-            pd.DataFrame({name: self.confidence[name] for name in order}, index=index),
+            pd.DataFrame({name: self._values[name] for name in order}, index=index),
+            pd.DataFrame(self._means, index=index),
+            pd.DataFrame(self._spread, index=index),
+            self._probabilities,
+            pd.DataFrame({name: self._confidence[name] for name in order}, index=index),
             pd.DataFrame(filled, index=index),
         )
 
 
+def columns_to_fill(encoder: Encoder, asked: PartyTable) -> list[NumericCode | CategoryCode]:
+    """The learned columns that a table has; its other columns are refused."""
+    known = {code.name: code for code in encoder.codes_}
+    for name in asked.features:
+        if name not in known:
+            raise DataError(f"Column {name!r} was not in the table that the completer learned.")
+        # A column without any cell has the kind that pandas happened to give it.
+        learned = known[name].kind
+        if asked.kinds[name] is not learned and asked.column(name).notna().any():
+            raise DataError(
+                f"Column {name!r} of party {asked.party} must be {learned}, as in training. Got "
+                f"{asked.kinds[name]} instead; declare its kind."
+            )
+    found = [known[name] for name in asked.features]
+    return [code for code in found if isinstance(code, NumericCode | CategoryCode)]
+
+
+def restore_likeliest(chances: Array, code: CategoryCode) -> pd.Series[Any]:
+    """The most probable category of each row, in the column's type."""
+    if not code.used:
+        return codes.restore_categories(np.empty((len(chances), 0)), code)
+    hot = np.zeros_like(chances)
+    hot[np.arange(len(chances)), chances.argmax(axis=1)] = 1.0
+    return codes.restore_categories(hot, code)
+
+
 def as_table(table: Table, what: str) -> PartyTable:
     """A party's table, or a DataFrame as one, with row numbers for ids; refuses what is empty."""
-    if isinstance(table, PartyTable):
-        made = table
-    elif isinstance(table, pd.DataFrame):
+    if isinstance(table, pd.DataFrame):
         if not len(table):
             raise DataError(f"The table for {what} has no rows.")
         twice = table.columns[table.columns.duplicated()]
         if len(twice):
             raise DataError(f"The table for {what} has the column {str(twice[0])!r} twice.")
-        empty = [name for name in table.columns if table[name].isna().all()]
-        kept = table.drop(columns=empty).reset_index(drop=True)
-        numbers = pd.Series(np.arange(len(kept)), index=kept.index, name=_ROW)
-        made = PartyTable.from_frame(
-            pd.concat([numbers, kept], axis=1), party=f"for {what}", id=_ROW
-        )
-        made = _with_empty(made, table, empty)
+        made = _from_frame(table, f"for {what}")
+    elif isinstance(table, PartyTable):
+        made = table
     else:
         raise DataError(
             f"The table for {what} must be a pandas DataFrame or a PartyTable. "
@@ -158,59 +198,24 @@ def as_table(table: Table, what: str) -> PartyTable:
     return made
 
 
-_ROW = "row number of vfsl"
-
-
-def _with_empty(made: PartyTable, source: pd.DataFrame, empty: list[str]) -> PartyTable:
-    """The columns without any value, in their places: they may be what is to be completed."""
+def _from_frame(source: pd.DataFrame, party: str) -> PartyTable:
+    """A DataFrame as a party's table; columns without a value may be what is to be completed."""
+    source = source.reset_index(drop=True)
+    empty = [name for name in source.columns if source[name].isna().all()]
+    numbers = pd.Series(np.arange(len(source)), index=source.index, name=_ROW)
+    numbered = pd.concat([numbers, source.drop(columns=empty)], axis=1)
+    made = PartyTable.from_frame(numbered, party=party, id=_ROW)
     if not empty:
         return made
     frame = made.frame.copy()
     kinds = dict(made.kinds)
     for name in empty:
-        values = source[name].reset_index(drop=True)
+        values = source[name]
         number = pd.api.types.is_numeric_dtype(values.dtype) and values.dtype != bool
         frame[name] = values
         kinds[str(name)] = Kind.NUMERIC if number else Kind.CATEGORICAL
     order = [str(name) for name in source.columns]
-    return PartyTable(made.party, made.ids, frame[order], {name: kinds[name] for name in order})
-
-
-def check_sample(where: str, n: int, rng: np.random.Generator) -> None:
-    """The arguments of every ``sample``."""
-    check_rng(where, rng)
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-        raise DataError(
-            f"The n parameter of {where} must be a whole number of at least 0. Got {n!r}."
-        )
-
-
-def given_frame(given: Given, n: int, kinds: Mapping[str, Kind], where: str) -> pd.DataFrame:
-    """Conditions as a frame of ``n`` rows; unknown columns and wrong lengths are refused."""
-    if isinstance(given, PartyTable):
-        frame = given.frame
-    elif isinstance(given, pd.DataFrame):
-        frame = given.reset_index(drop=True)
-    elif isinstance(given, Mapping):
-        frame = pd.DataFrame({name: [value] * n for name, value in given.items()})
-        frame.index = pd.RangeIndex(n)
-    else:
-        raise DataError(
-            f"The given parameter of {where} must be a dict of column to value or a table. "
-            f"Got {type(given).__name__} instead."
-        )
-    for name in frame.columns:
-        if name not in kinds:
-            known = ", ".join(repr(column) for column in list(kinds)[:12])
-            raise DataError(
-                f"{where} has learned no column {name!r} to be given; its columns are {known}."
-            )
-    if len(frame) != n:
-        raise DataError(
-            f"The given parameter of {where} must have {counted(n, 'row')}, one for each sample. "
-            f"Got {len(frame):,} instead."
-        )
-    return frame
+    return PartyTable(party, made.ids, frame[order], {name: kinds[name] for name in order})
 
 
 def _merge(known: pd.Series[Any], restored: pd.Series[Any], missing: Array) -> pd.Series[Any]:

@@ -1,26 +1,36 @@
-"""Base estimators of VFPU-M: by name and kind of target, and what their scores mean."""
+"""Base estimators of VFPU-M: by name and kind of column, what each party brings, what scores mean.
+
+A linear base predicts all columns in the same rounds, a category by an indicator for each class.
+Trees predict one column at a time.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, softmax
+import pandas as pd
 
-from vfsl.completion.selection import Floats
+from vfsl.data import Encoder, Kind, PartyTable
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Estimator
 from vfsl.estimators.descent import Program, Width
 from vfsl.estimators.linear import LinearRegression
 from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest
-from vfsl.parts import ModelShare, Roles
-from vfsl.values import Array
+from vfsl.parts import ModelShare, Part, Roles
+from vfsl.values import Array, Floats
 
 BASES = ("linear", "rf", "gbdt", "xgb", "lgb")
-ROWS_PER_COLUMN = 10
+# A linear model on as many columns as rows would show the given party the other's residuals.
+_ROWS_PER_COLUMN = 10
+# Row weights up to 2^10 times the average, instead of 2^6.
+_MORE_BITS = 4
+_FARTHEST = 8.0
+
+# ---- estimators ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -42,10 +52,6 @@ class _HeavyRows(Program):
         )
 
 
-# Row weights up to 2^10 times the average, instead of 2^6.
-_MORE_BITS = 4
-
-
 @dataclass
 class RidgeBase(LinearRegression):
     """Ridge regression whose rows may weigh a lot; several columns train in the same rounds.
@@ -58,12 +64,10 @@ class RidgeBase(LinearRegression):
     tolerance: float = 1e-3
 
     def _program(self, weighted: bool = False) -> Program:
+        usual = super()._program(weighted)
+        fields = {name: getattr(usual, name) for name in Program.__dataclass_fields__}
         # Rows that weigh nothing may be predicted far out.
-        return replace(_heavy(super()._program(weighted)), score_range=7)
-
-
-def _heavy(program: Program) -> Program:
-    return _HeavyRows(**{name: getattr(program, name) for name in Program.__dataclass_fields__})
+        return replace(_HeavyRows(**fields), score_range=7)
 
 
 # Small trees: the common rows are few. Users who want others give estimators of their own.
@@ -101,6 +105,18 @@ class Pair:
     def work(self) -> str:
         """What kind of work the scheme is chosen for."""
         return "linear" if self.linear else "trees"
+
+    @property
+    def penalty(self) -> float:
+        """The l2 penalty of a linear base."""
+        return float(self.numbers.l2) if isinstance(self.numbers, LinearRegression) else 0.0
+
+    @property
+    def rare_rows(self) -> float:
+        """How many rows per column a value must have for a linear base to predict it by itself."""
+        if not isinstance(self.numbers, LinearRegression):
+            return 0.0
+        return float(self.numbers.rare_rows_per_column)
 
     def name_of(self, *, classes: bool) -> str:
         """The name of what predicts such a column."""
@@ -140,38 +156,14 @@ def make_pair(base: str | Pair) -> Pair:
     )
 
 
-def penalty_of(base: Estimator) -> float:
-    """The l2 penalty of a linear base."""
-    return float(base.l2) if isinstance(base, LinearRegression) else 0.0
-
-
-def rare_rows_of(base: Estimator) -> float:
-    """How many rows per column a value must have for a linear base to predict it by itself."""
-    return float(base.rare_rows_per_column) if isinstance(base, LinearRegression) else 0.0
-
-
-def as_values(base: Estimator, share: ModelShare, scores: Array) -> Floats:
-    """Scores of a regression in units of the target, (rows, columns)."""
-    found = np.asarray(scores, dtype=np.float64)
-    if isinstance(base, LinearRegression):
-        return np.asarray(
-            found * np.asarray(share.state["scale"]) + np.asarray(share.state["mean"])
-        )
-    return found
+# ---- what scores mean ---------------------------------------------------------------------------
 
 
 def as_chances(base: Estimator, share: ModelShare, scores: Array, classes: int) -> Floats:
     """Scores of a classifier as probabilities of the class codes 0 to ``classes`` − 1."""
     found = np.asarray(scores, dtype=np.float64)
     known = [int(code) for code in share.state["classes"]]
-    if base.scores_are == "probability":
-        chances = np.clip(found, 0.0, 1.0)
-    elif len(known) == 2:
-        chances = expit(found[:, :1])
-    else:
-        chances = softmax(found, axis=1)
-    if len(known) == 2:
-        chances = np.hstack([1 - chances[:, :1], chances[:, :1]])
+    chances = base.to_probabilities(share, found[:, :1] if len(known) == 2 else found)
     chances = chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-12)
     # A part of the rows may lack a rare class.
     whole = np.zeros((len(chances), classes))
@@ -179,14 +171,99 @@ def as_chances(base: Estimator, share: ModelShare, scores: Array, classes: int) 
     return whole
 
 
-def fresh_scores(base: Estimator, share: ModelShare) -> Array:
-    """The scores of all training rows, of a base that knows them without a message."""
-    if share.scores is None:
-        raise ConfigError(f"The base {base.name!r} of VFPU-M does not know its training scores.")
-    return share.scores
-
-
-def of_model(scores: Array, share: ModelShare, model: int) -> Floats:
+def scores_of_model(scores: Array, share: ModelShare, model: int) -> Floats:
     """The scores of one of the models that were trained together, (rows, outputs)."""
     by_model = np.asarray(scores, dtype=np.float64).reshape(len(scores), share.state["models"], -1)
     return np.asarray(by_model[:, model])
+
+
+# ---- what the parties' models learn from --------------------------------------------------------
+
+
+def columns_for(common: int) -> int:
+    """How many columns a party may bring to a linear model of so many common rows."""
+    return max(common // _ROWS_PER_COLUMN, 1)
+
+
+def make_plain_table(party: str, columns: Mapping[str, Array], rows: int) -> PartyTable:
+    """A table of numbers without ids of its own."""
+    frame = pd.DataFrame(columns, index=pd.RangeIndex(rows))
+    ids = np.array([str(row) for row in range(rows)], dtype=object)
+    return PartyTable(party, ids, frame, dict.fromkeys(columns, Kind.NUMERIC))
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """A party's columns as a few numbers, by what it learned from all of its own rows.
+
+    Few common rows allow few columns of a linear model. A party's own principal components keep
+    most of what its columns say, and the rows that are not common help to find them.
+    """
+
+    encoder: Encoder
+    centre: Array
+    directions: Array  # (components, encoded columns)
+
+    @classmethod
+    def fit(cls, table: PartyTable, common: int) -> Components:
+        """As many components as allowed, of a table whose first rows are the common ones."""
+        most = columns_for(common)
+        encoder = Encoder(missing="impute").fit(table)
+        matrix = _clip(encoder.transform(table).matrix)
+        centre = matrix.mean(axis=0)
+        directions = np.eye(matrix.shape[1])
+        if matrix.shape[1] > most:
+            _, _, found = np.linalg.svd(matrix - centre, full_matrices=False)
+            # The sign of a direction is arbitrary; its largest entry decides, so that runs repeat.
+            largest = np.abs(found[:most]).argmax(axis=1)
+            signs = np.sign(found[np.arange(most), largest])
+            directions = found[:most] * signs[:, None]
+        # In units of the common rows, which is what models learn from.
+        deviation = ((matrix[:common] - centre) @ directions.T).std(axis=0)
+        varied = deviation > 1e-6
+        return cls(encoder, centre, directions[varied] / deviation[varied, None])
+
+    def transform(self, table: PartyTable) -> PartyTable:
+        """The components of a table's rows."""
+        matrix = _clip(self.encoder.transform(table).matrix) - self.centre
+        matrix = _clip(matrix @ self.directions.T)
+        columns = {f"component {place}": matrix[:, place] for place in range(matrix.shape[1])}
+        return make_plain_table(table.party, columns, len(matrix))
+
+
+def _clip(matrix: Array) -> Array:
+    # A row dozens of deviations out would be predicted as far out, past what a linear protocol
+    # holds.
+    return np.clip(matrix, -_FARTHEST, _FARTHEST)
+
+
+def prepare_given(part: Part, pair: Pair) -> tuple[Part, Components | None]:
+    """The given party's rows with its columns as the base takes them: for a linear one components.
+
+    These the given party keeps, to predict new rows.
+    """
+    if not pair.linear:
+        return part, None
+    table, common = part.table.take(part.all_rows), len(part.rows)
+    found = Components.fit(table, common)
+    numbers = np.arange(len(table), dtype=np.int64)
+    return Part(found.transform(table), numbers[:common], rest=numbers[common:]), found
+
+
+def make_context(
+    party: str,
+    pair: Pair,
+    rows: int,
+    context: PartyTable | None = None,
+    without: Sequence[str] = (),
+) -> PartyTable:
+    """The missing party's own columns for all rows: preliminary ones, or none.
+
+    For trees a column that no tree can split on stands in for none: it differs in two rows, and
+    splits need ten. Two, since one of them is held out of a fold of a cross-fit.
+    """
+    kept = [] if context is None else [name for name in context.features if name not in without]
+    if context is not None and kept:
+        return context.without([name for name in context.columns if name not in kept])
+    columns = {} if pair.linear else {"no column": (np.arange(rows) < 2).astype(np.float64)}
+    return make_plain_table(party, columns, rows)

@@ -1,25 +1,328 @@
-"""One completed column: values, where they come from, how sure they are, what they are worth."""
+"""Columns of the missing party: as targets on common rows, held out, and completed.
+
+A `Target` is a column on the common rows, a `Fold` says what models without a row predict for it,
+and a `Filled` is the completed column: values, where they come from, how sure they are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 
-from vfsl.completion import conformal
-from vfsl.completion.crossfit import Fold, losses, skill
-from vfsl.completion.selection import Booleans, Floats, Places
-from vfsl.completion.shift import Shift
-from vfsl.completion.targets import Target
+from vfsl.completion import calibration
+from vfsl.completion.calibration import ClassScale, ErrorScale, Shift, to_lists
+from vfsl.data import Kind, PartyTable, codes
+from vfsl.data.codes import CategoryCode, Code, NumericCode
+from vfsl.errors import DataError
+from vfsl.values import Booleans, Floats, Integers
 
 USE, CARE, MEAN = "use", "use with care", "no better than mean"
-# A column that removes less than this share of the squared error is to be used with care.
+# A column that removes less than this fraction of the squared error is to be used with care.
 _GOOD_SKILL = 0.1
 # Nor is one better than the mean before its skill is so many standard errors above nothing.
 _SHOWN = 2.0
 _NO_MODELS = ("mean", "constant")
+# Linear protocols hold targets up to 32 deviations from the mean.
+_FARTHEST = 20.0
+
+# ---- targets ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """One column of the missing party on the common rows.
+
+    Attributes
+    ----------
+    code : NumericCode or CategoryCode
+        Type, bounds and categories on the common rows, to write predictions back.
+    filled : array (common rows,)
+        Numbers, or codes of categories; ``filler`` where a cell is missing. Numbers farther than 20
+        deviations from the mean are drawn in: one such cell would rule a fit.
+    known : boolean array
+    groups : integer array (categories,), optional
+        Which categories a linear model predicts together, since few rows have them; group 0 is not
+        predicted: it follows from the others.
+    """
+
+    code: Code
+    filled: Floats
+    known: Booleans
+    groups: Integers | None = None
+
+    @property
+    def name(self) -> str:
+        return self.code.name
+
+    @property
+    def classes(self) -> bool:
+        """Whether its values are categories."""
+        return isinstance(self.code, CategoryCode)
+
+    @property
+    def levels(self) -> list[Any]:
+        return list(self.code.levels) if isinstance(self.code, CategoryCode) else []
+
+    @property
+    def width(self) -> int:
+        """How many numbers a linear model predicts for it: one, or one for each group but one."""
+        return int(self._groups.max()) if self.classes else 1
+
+    def numbers(self, values: Floats) -> Floats:
+        """Values of it as a linear model predicts them, (rows, width)."""
+        if not self.classes:
+            return values[:, None]
+        return np.asarray(np.eye(self.width + 1)[self._groups[values.astype(np.int64)]][:, 1:])
+
+    def plain_chances(self, scores: Floats) -> Floats:
+        """Linear scores as probabilities, cut to 0 and 1; within a group as on the common rows."""
+        counts = np.maximum(self.counts(), 1e-9)
+        within = counts / np.bincount(self._groups, weights=counts)[self._groups]
+        return np.asarray(calibration.plain_chances(scores)[:, self._groups] * within)
+
+    @property
+    def _groups(self) -> Integers:
+        return np.arange(len(self.levels)) if self.groups is None else self.groups
+
+    def counts(self, use: Booleans | None = None) -> Integers:
+        """How many of these rows, by default of all known cells, have each category."""
+        cells = self.filled[self.known if use is None else use].astype(np.int64)
+        return np.bincount(cells, minlength=len(self.levels))
+
+    @property
+    def filler(self) -> float:
+        """What missing cells and rows outside D_L carry, at weight 0: the mean, or the mode."""
+        if isinstance(self.code, CategoryCode):
+            return float(self.code.mode or 0)
+        return float(self.filled[self.known].mean())
+
+    @property
+    def deviation(self) -> float:
+        return float(self.filled[self.known].std())
+
+    @property
+    def constant(self) -> bool:
+        """Whether the known cells are all the same."""
+        seen = self.filled[self.known]
+        return len(seen) == 0 or bool((seen == seen[0]).all())
+
+    def restore(self, values: Floats, present: Booleans | None = None) -> pd.Series[Any]:
+        """Numbers or class codes in the column's own type, bounds and names; missing if absent."""
+        code = self.code
+        here = np.ones(len(values), dtype=bool) if present is None else present
+        if isinstance(code, NumericCode):
+            block = np.where(here, (values - code.mean) / code.deviation, np.nan)[:, None]
+            series = codes.restore_numbers(block, code, clip=True)
+            return series if code.used else series.where(here)
+        if not isinstance(code, CategoryCode):
+            raise TypeError(code)
+        if not code.used:
+            return codes.restore_categories(np.zeros((len(values), 0)), code).where(here)
+        places = np.where(here, values, -1).astype(np.int64)
+        return codes.restore_categories(codes.one_hot(places, ~here, code.width), code)
+
+
+def make_target(common: PartyTable, name: str) -> Target:
+    """A column of the common rows as a target; DataError if it has no value there."""
+    values = common.column(name)
+    known = values.notna().to_numpy()
+    if not known.any():
+        raise DataError(
+            f"Column {name!r} of party {common.party} has no value in the common rows, so nothing "
+            "can be learned about it; leave it out."
+        )
+    if common.kinds[name] is Kind.CATEGORICAL:
+        category = codes.fit_category(values, keep_missing=False)
+        places = codes.positions(values, category.levels).astype(np.float64)
+        places[~known] = float(category.mode or 0)
+        return Target(category, places, known)
+    where = f"Column {name!r} of party {common.party}"
+    numeric = codes.fit_numeric(values, keep_missing=False, where=where)
+    numbers = draw_in(codes.as_floats(values))
+    return Target(numeric, np.where(known, numbers, np.nanmean(numbers)), known)
+
+
+def merge_rare(target: Target, least: int) -> Target | None:
+    """The target with categories of fewer rows merged; None if it has no two groups of so many.
+
+    What a linear model opens of a column is a sum of the other party's rows by value: of few rows
+    and many columns the other party could solve it for them. So no value of a number may be so
+    frequent that fewer rows have another one, and no group of categories may be smaller.
+    """
+    if not target.classes:
+        values = target.filled[target.known]
+        others = len(values) - int(np.unique(values, return_counts=True)[1].max())
+        return target if others >= least else None
+    counts = target.counts()
+    order = np.argsort(-counts, kind="stable")
+    frequent = [int(level) for level in order if counts[level] >= least]
+    rare = [int(level) for level in order if counts[level] < least]
+    if rare and counts[rare].sum() < least and frequent:
+        rare.append(frequent.pop())  # the smallest of the others hides them
+    groups = np.zeros(len(target.levels), dtype=np.int64)
+    for number, level in enumerate(frequent):
+        groups[level] = number
+    groups[rare] = len(frequent)
+    return replace(target, groups=groups) if groups.max() > 0 else None
+
+
+def draw_in(numbers: Floats, farthest: float = _FARTHEST) -> Floats:
+    """Numbers no farther than so many deviations from their mean, measured after drawing in."""
+    values = numbers.copy()
+    for _ in range(100):
+        mean, deviation = np.nanmean(values), np.nanstd(values)
+        low, high = mean - farthest * deviation, mean + farthest * deviation
+        if not ((values < low) | (values > high)).any():
+            break
+        values = np.clip(values, low, high)
+    return np.asarray(values)
+
+
+# ---- held-out predictions -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """Out-of-fold predictions of one column on the common rows.
+
+    Attributes
+    ----------
+    target : Target
+    predicted : array (common rows,)
+        Numbers, or the most probable class codes.
+    baseline : array
+        What mean or frequencies of the same training rows say: numbers, or (rows, classes).
+    chances : array (common rows, classes), optional
+    spread : array (common rows,), optional
+        The expected error of each prediction, itself out of fold; numbers.
+    rest_spread : array (remaining rows,), optional
+        Likewise of the remaining rows, once they are predicted.
+    scale : ClassScale, optional
+        From linear scores of classes to probabilities, for the remaining rows.
+    errors : ErrorScale, optional
+        From predictions to expected errors, for the remaining rows.
+    """
+
+    target: Target
+    predicted: Floats
+    baseline: Floats
+    chances: Floats | None = None
+    spread: Floats | None = None
+    rest_spread: Floats | None = None
+    scale: ClassScale | None = None
+    errors: ErrorScale | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the column itself, as JSON values."""
+        lists = {name: each for name, each in to_lists(self).items() if name != "target"}
+        scale, errors = (
+            None if one is None else to_lists(one) for one in (self.scale, self.errors)
+        )
+        return lists | {"scale": scale, "errors": errors}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any], target: Target) -> Self:
+        kept = {name: one for name, one in content.items() if one is not None}
+        scale, errors = kept.pop("scale", None), kept.pop("errors", None)
+        return cls(
+            target,
+            **{name: np.asarray(one, dtype=float) for name, one in kept.items()},
+            scale=None if scale is None else ClassScale.from_dict(scale),
+            errors=None if errors is None else ErrorScale(**errors),
+        )
+
+    def conformal_scores(self) -> Floats:
+        """How far the known cells are from their predictions, as intervals and sets measure it."""
+        known = self.target.known
+        truth = self.target.filled[known]
+        if self.chances is not None:
+            return calibration.lac_scores(self.chances[known], truth.astype(np.int64))
+        spread = None if self.spread is None else self.spread[known]
+        return calibration.split_scores(truth, self.predicted[known], spread)
+
+
+def losses(fold: Fold) -> tuple[Floats, Floats]:
+    """Squared errors of known cells, by the model and by the baseline: of numbers, or Brier."""
+    known = fold.target.known
+    truth = fold.target.filled[known]
+    if fold.chances is None:
+        return (fold.predicted[known] - truth) ** 2, (fold.baseline[known] - truth) ** 2
+    hot = np.eye(fold.chances.shape[1])[truth.astype(np.int64)]
+    return (
+        np.asarray(((fold.chances[known] - hot) ** 2).sum(axis=1)),
+        np.asarray(((fold.baseline[known] - hot) ** 2).sum(axis=1)),
+    )
+
+
+def skill(fold: Fold) -> tuple[float, float]:
+    """How much of the baseline's squared error a model removes, and the standard error of that.
+
+    1 is a perfect model, 0 the mean (or the frequencies), below 0 worse than that.
+    """
+    ours, theirs = losses(fold)
+    total = theirs.mean()
+    if total <= 0:
+        return 0.0, 0.0
+    ratio = ours.mean() / total
+    # Delta method for a ratio of two means over the same rows.
+    error = (ours - ratio * theirs).std(ddof=1) / (total * np.sqrt(len(ours)))
+    return float(1.0 - ratio), float(error)
+
+
+def shrink(fold: Fold, folds: int) -> tuple[Fold, float]:
+    """Held-out predictions drawn towards the baseline, and which fraction of the model is kept.
+
+    The fraction λ minimises the held-out squared error. Each fold is drawn by the λ of the others,
+    so that its own truth does not flatter it; the last λ, of all rows, is for new rows.
+    """
+    known = fold.target.known
+    model = fold.predicted[:, None] if fold.chances is None else fold.chances
+    base = fold.baseline[:, None] if fold.chances is None else fold.baseline
+    truth = (
+        fold.target.filled[:, None]
+        if fold.chances is None
+        else np.eye(model.shape[1])[fold.target.filled.astype(np.int64)]
+    )
+    places = np.arange(len(model)) % folds
+    drawn = model.copy()
+    for part in range(folds):
+        use, here = known & (places != part), places == part
+        fraction = fit_fraction(model[use], base[use], truth[use])
+        drawn[here] = base[here] + fraction * (model[here] - base[here])
+    fraction = fit_fraction(model[known], base[known], truth[known])
+    if fold.chances is None:
+        return replace(fold, predicted=drawn[:, 0]), fraction
+    return replace(fold, predicted=drawn.argmax(axis=1).astype(float), chances=drawn), fraction
+
+
+def fit_fraction(model: Floats, base: Floats, truth: Floats) -> float:
+    """λ in [0, 1] with the least ‖base + λ (model − base) − truth‖."""
+    step = model - base
+    length = float((step**2).sum())
+    return float(np.clip(((truth - base) * step).sum() / length, 0.0, 1.0)) if length > 0 else 0.0
+
+
+def make_baseline_fold(target: Target, folds: int) -> Fold:
+    """Mean or frequencies of the other folds as held-out predictions."""
+    places = np.arange(len(target.filled)) % folds
+    base = np.zeros((len(places), max(len(target.levels), 1)))
+    for part in range(folds):
+        use, here = target.known & (places != part), places == part
+        if target.classes:
+            counts = target.counts(use)
+            base[here] = counts / max(counts.sum(), 1)
+        else:
+            base[here, 0] = target.filled[use].mean() if use.any() else target.filler
+    if not target.classes:
+        return Fold(target, base[:, 0], base[:, 0])
+    return Fold(target, base.argmax(axis=1).astype(float), base, base)
+
+
+# ---- completed columns --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +353,12 @@ class Filled:
     model: str
     values: Floats
     present: Booleans
-    round: Places
+    round: Integers
     confidence: Floats
     chances: Floats | None
     fold: Fold
 
-    def drawn(self, rng: np.random.Generator) -> Filled:
+    def draw(self, rng: np.random.Generator) -> Filled:
         """The column with draws in place of means: as wide as the real one, wrong row by row.
 
         A number gets a held-out error of the same model, a category is drawn by its probability.
@@ -69,31 +372,33 @@ class Filled:
         known = self.target.known
         errors = (self.target.filled - self.fold.predicted)[known]
         if self.fold.spread is not None and self.fold.rest_spread is not None:
-            scaled = errors / self.fold.spread[known]
-            return replace(
-                self, values=self.values + rng.choice(scaled, rows) * self.fold.rest_spread
-            )
+            scaled = rng.choice(errors / self.fold.spread[known], rows)
+            return replace(self, values=self.values + scaled * self.fold.rest_spread)
         return replace(self, values=self.values + rng.choice(errors, rows))
 
     def interval(self, miss: float, shift: Shift | None) -> tuple[Floats, Floats]:
-        """Bounds that hold a share 1 − miss of the truth."""
-        scores = _number_scores(self.fold)
-        q = _quantiles(scores, self.fold, len(self.values), miss, shift)
-        return conformal.split_interval(self.values, q, self.fold.rest_spread)
+        """Bounds that hold a fraction 1 − miss of the truth."""
+        q = self._quantiles(miss, shift)
+        return calibration.split_interval(self.values, q, self.fold.rest_spread)
 
     def sets(self, miss: float, shift: Shift | None) -> Booleans:
-        """Classes that hold the truth in a share 1 − miss of the rows."""
+        """Classes that hold the truth in a fraction 1 − miss of the rows."""
         if self.chances is None:
             raise TypeError(self.target.name)
-        q = _quantiles(_class_scores(self.fold), self.fold, len(self.values), miss, shift)
-        return conformal.lac_sets(self.chances, q)
+        return calibration.lac_sets(self.chances, self._quantiles(miss, shift))
+
+    def _quantiles(self, miss: float, shift: Shift | None) -> Floats:
+        scores = self.fold.conformal_scores()
+        if shift is None or shift.common is None or shift.rest is None:
+            return np.full(len(self.values), calibration.quantile(scores, miss))
+        weights = shift.common[self.target.known]
+        return calibration.weighted_quantile(scores, weights, shift.rest, miss)
 
     def quality(self, miss: float, folds: int) -> dict[str, Any]:
         """Measured on held-out common rows."""
         value, error = skill(self.fold)
         known = self.target.known
         truth = self.target.filled[known]
-        ours, _ = losses(self.fold)
         line: dict[str, Any] = {
             "kind": "categorical" if self.target.classes else "numeric",
             "route": self.route,
@@ -103,20 +408,17 @@ class Filled:
             "skill error": error,
         }
         if self.fold.chances is None:
-            scale = self.target.deviation or 1.0
-            line |= {"rmse": float(np.sqrt(ours.mean()))}
-            line |= {"rmse / deviation": line["rmse"] / scale}
+            line["rmse"] = float(np.sqrt(losses(self.fold)[0].mean()))
+            line["rmse / deviation"] = line["rmse"] / (self.target.deviation or 1.0)
         else:
             modes = self.fold.baseline[known].argmax(axis=1)
-            line |= {
-                "accuracy": float((self.fold.predicted[known] == truth).mean()),
-                "accuracy of mode": float((modes == truth).mean()),
-            }
-        line |= {
-            "coverage": held_out_coverage(self.fold, miss, folds),
+            line["accuracy"] = float((self.fold.predicted[known] == truth).mean())
+            line["accuracy of mode"] = float((modes == truth).mean())
+        return line | {
+            "coverage": measure_coverage(self.fold, miss, folds),
             "filled": self.present.mean(),
+            "verdict": self.verdict,
         }
-        return line | {"verdict": self.verdict}
 
     @property
     def verdict(self) -> str:
@@ -136,68 +438,13 @@ def verdict(model: str, value: float, error: float) -> str:
     return USE if value - error > _GOOD_SKILL else CARE
 
 
-def shrunk(fold: Fold, folds: int) -> tuple[Fold, float]:
-    """Held-out predictions drawn towards the baseline, and how much of the model is kept.
-
-    The share λ minimises the held-out squared error. Each fold is drawn by the λ of the others, so
-    that its own truth does not flatter it; the last λ, of all rows, is for new rows.
-    """
-    known = fold.target.known
-    model = fold.predicted[:, None] if fold.chances is None else fold.chances
-    base = fold.baseline[:, None] if fold.chances is None else fold.baseline
-    truth = (
-        fold.target.filled[:, None]
-        if fold.chances is None
-        else np.eye(model.shape[1])[fold.target.filled.astype(np.int64)]
-    )
-    places = np.arange(len(model)) % folds
-    drawn = model.copy()
-    for part in range(folds):
-        use = known & (places != part)
-        share = kept_share(model[use], base[use], truth[use])
-        here = places == part
-        drawn[here] = base[here] + share * (model[here] - base[here])
-    share = kept_share(model[known], base[known], truth[known])
-    if fold.chances is None:
-        return replace(fold, predicted=drawn[:, 0]), share
-    return replace(fold, predicted=drawn.argmax(axis=1).astype(float), chances=drawn), share
-
-
-def kept_share(model: Floats, base: Floats, truth: Floats) -> float:
-    """λ in [0, 1] with the least ‖base + λ (model − base) − truth‖."""
-    step = model - base
-    length = float((step**2).sum())
-    return float(np.clip(((truth - base) * step).sum() / length, 0.0, 1.0)) if length > 0 else 0.0
-
-
-def baseline_fold(target: Target, folds: int) -> Fold:
-    """Mean or frequencies of the other parts as held-out predictions."""
-    places = np.arange(len(target.filled)) % folds
-    if not target.classes:
-        base = np.zeros(len(places))
-        for part in range(folds):
-            use = target.known & (places != part)
-            base[places == part] = target.filled[use].mean() if use.any() else target.filler
-        return Fold(target, base, base)
-    chances = np.zeros((len(places), len(target.levels)))
-    for part in range(folds):
-        use = target.known & (places != part)
-        counts = np.bincount(target.filled[use].astype(np.int64), minlength=len(target.levels))
-        chances[places == part] = counts / max(counts.sum(), 1)
-    return Fold(target, chances.argmax(axis=1).astype(float), chances, chances)
-
-
-def filled_by_baseline(target: Target, others: int, folds: int, route: str, model: str) -> Filled:
+def fill_by_baseline(target: Target, others: int, folds: int, route: str, model: str) -> Filled:
     """A column of means, modes, or its one value."""
-    counts = (
-        np.bincount(target.filled[target.known].astype(np.int64), minlength=len(target.levels))
-        if target.classes
-        else None
-    )
-    chances = None if counts is None else np.tile(counts / counts.sum(), (others, 1))
-    sure = np.zeros(others) if chances is None else chances.max(axis=1)
-    if target.constant:
-        sure = np.ones(others)
+    chances, sure = None, np.zeros(others)
+    if target.classes:
+        counts = target.counts()
+        chances = np.tile(counts / counts.sum(), (others, 1))
+        sure = chances.max(axis=1)
     return Filled(
         target,
         route,
@@ -205,46 +452,18 @@ def filled_by_baseline(target: Target, others: int, folds: int, route: str, mode
         np.full(others, target.filler),
         np.ones(others, dtype=bool),
         np.zeros(others, dtype=np.int64),
-        sure,
+        np.ones(others) if target.constant else sure,
         chances,
-        baseline_fold(target, folds),
+        make_baseline_fold(target, folds),
     )
 
 
-def held_out_coverage(fold: Fold, miss: float, folds: int) -> float:
-    """How often the truth of one part is inside bounds from the others."""
-    known = fold.target.known
-    scores = _number_scores(fold) if fold.chances is None else _class_scores(fold)
-    places = np.flatnonzero(known) % folds
+def measure_coverage(fold: Fold, miss: float, folds: int) -> float:
+    """How often the truth of one fold is inside bounds from the others."""
+    scores = fold.conformal_scores()
+    places = np.flatnonzero(fold.target.known) % folds
     inside = np.zeros(len(scores), dtype=bool)
     for part in range(folds):
-        q = conformal.quantile(scores[places != part], miss)
+        q = calibration.quantile(scores[places != part], miss)
         inside[places == part] = scores[places == part] <= q
     return float(inside.mean()) if len(inside) else float("nan")
-
-
-def _number_scores(fold: Fold) -> Floats:
-    known = fold.target.known
-    spread = None if fold.spread is None else fold.spread[known]
-    return conformal.split_scores(fold.target.filled[known], fold.predicted[known], spread)
-
-
-def _class_scores(fold: Fold) -> Floats:
-    known = fold.target.known
-    if fold.chances is None:
-        raise TypeError(fold.target.name)
-    return conformal.lac_scores(fold.chances[known], fold.target.filled[known].astype(np.int64))
-
-
-def _quantiles(scores: Floats, fold: Fold, others: int, miss: float, shift: Shift | None) -> Floats:
-    if shift is None or shift.common is None or shift.rest is None:
-        return np.full(others, conformal.quantile(scores, miss))
-    return conformal.weighted_quantile(scores, shift.common[fold.target.known], shift.rest, miss)
-
-
-def summary(columns: Mapping[str, Filled]) -> str:
-    """A sentence for the record."""
-    counts = {verdict: 0 for verdict in (USE, CARE, MEAN)}
-    for column in columns.values():
-        counts[column.verdict] += 1
-    return ", ".join(f"{verdict}: {count}" for verdict, count in counts.items())

@@ -1,10 +1,14 @@
-"""What FedPSG gives back: the completed table, where each cell comes from, and what it is worth."""
+"""What FedPSG gives back: the completed table, where each cell comes from, and what it is worth.
+
+Also what the record says of it: notes in sentences, and a picture of aggregates, never of a row.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,17 +16,48 @@ import numpy as np
 import pandas as pd
 
 from vfsl.completion import fidelity
-from vfsl.completion.columns import Filled
-from vfsl.completion.routing import Route
-from vfsl.completion.shift import Shift
-from vfsl.completion.targets import restored
-from vfsl.data import PartyTable
+from vfsl.completion.calibration import Shift
+from vfsl.completion.columns import CARE, MEAN, USE, Filled, Target
+from vfsl.completion.fidelity import ks_complement, tv_complement
+from vfsl.data import Kind, PartyTable
+from vfsl.data.aggregates import LEAST, histogram, level_counts
+from vfsl.data.checks import counted
 from vfsl.values import Array
+
+HIGH, LOW, CONSTANT = "high", "low", "constant"
+RARE = "rare values"  # why a column is routed: its values are too rare for a linear base
+# A page with more charts than that is not read; the table has all columns.
+_MOST_CHARTS = 60
+# Held-out cells of a completed column, and what mean, mode and hot-deck would have scored.
+_MEASURES = ("skill", "rmse / deviation", "accuracy", "shape")
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where a column goes, and by which number.
+
+    Attributes
+    ----------
+    column : str
+    route : {"high", "low", "constant"}
+        VFPU-M, a local method, or a column with one value only.
+    by : {"association", "skill", "constant", "known cells", "rare values"}
+    measure : float
+        μ_q, or the cross-validated skill.
+    threshold : float
+        What the measure had to exceed.
+    """
+
+    column: str
+    route: str
+    by: str
+    measure: float
+    threshold: float
 
 
 @dataclass(eq=False)
 class Completion:
-    """B's columns for A's remaining rows.
+    """The missing party's columns for the given party's remaining rows.
 
     Attributes
     ----------
@@ -31,9 +66,13 @@ class Completion:
     routes : list of Route
         Which column went where, and by which number.
     ids : array
-        The given party's ids of the remaining rows, in a simulation; row numbers otherwise.
+        The given party's ids of the remaining rows, in a simulation; row numbers at the missing
+        party, who is never told the ids.
+    common : PartyTable
+        The missing party's common rows.
     miss : float
-        The share of truth that intervals and sets may leave out.
+        The fraction of truth that intervals and sets may leave out.
+    folds : int
     shift : Shift or None
         How the remaining rows differ from the common ones.
     notes : tuple of str
@@ -59,7 +98,7 @@ class Completion:
     def table(self) -> pd.DataFrame:
         """The completed columns in the user's units, types, bounds and category names, by id."""
         made = {
-            name: restored(column.target, column.values, column.present)
+            name: column.target.restore(column.values, column.present)
             for name, column in self.columns.items()
         }
         frame = pd.DataFrame(made, index=pd.RangeIndex(len(self.ids)))
@@ -84,7 +123,7 @@ class Completion:
 
     @cached_property
     def intervals(self) -> pd.DataFrame:
-        """For each numeric cell the bounds that hold a share 1 − ``miss`` of the truth, by id."""
+        """Bounds of each numeric cell that hold a fraction 1 − ``miss`` of the truth, by id."""
         blocks = {}
         for name, column in self.columns.items():
             if not column.target.classes:
@@ -96,11 +135,7 @@ class Completion:
     def probabilities(self) -> dict[str, pd.DataFrame]:
         """For each categorical column the probabilities of its categories, by id."""
         return {
-            name: pd.DataFrame(
-                column.chances,
-                index=self._index,
-                columns=pd.Index(column.target.levels, dtype=object),
-            )
+            name: self._by_level(column, column.chances)
             for name, column in self.columns.items()
             if column.chances is not None
         }
@@ -109,20 +144,19 @@ class Completion:
     def sets(self) -> dict[str, pd.DataFrame]:
         """For each categorical column which categories are in the 1 − ``miss`` set, by id."""
         return {
-            name: pd.DataFrame(
-                column.sets(self.miss, self.shift),
-                index=self._index,
-                columns=pd.Index(column.target.levels, dtype=object),
-            )
+            name: self._by_level(column, column.sets(self.miss, self.shift))
             for name, column in self.columns.items()
             if column.chances is not None
         }
+
+    def _by_level(self, column: Filled, cells: Array) -> pd.DataFrame:
+        return pd.DataFrame(cells, self._index, pd.Index(column.target.levels, dtype=object))
 
     @cached_property
     def quality(self) -> pd.DataFrame:
         """For each column what held-out common rows say of it, with a verdict.
 
-        ``skill`` is the share of the mean's (mode's) squared error that the model removes;
+        ``skill`` is the fraction of the mean's (mode's) squared error that the model removes;
         ``shape`` and ``pairs`` compare the distribution of held-out predictions with the truth: a
         completed column may be right on average and yet much narrower than the real one.
         """
@@ -161,48 +195,228 @@ class Completion:
 
     def _fidelity(self) -> tuple[pd.Series[Any], pd.Series[Any]]:
         """Shapes, and the mean over the pairs of each column, of held-out predictions."""
-        held = pd.DataFrame(
-            {
-                name: restored(
-                    column.target, column.fold.predicted, np.ones(len(self.common), dtype=bool)
-                )
-                for name, column in self.columns.items()
-            }
-        )
         names = list(self.columns)
-        drop = [name for name in self.common.columns if name not in names]
-        real = self.common.without(drop)
+        real = self.common.without([name for name in self.common.columns if name not in names])
+        held = pd.DataFrame(
+            {name: one.target.restore(one.fold.predicted) for name, one in self.columns.items()}
+        )
         made = PartyTable(real.party, real.ids, held[real.columns], dict(real.kinds))
         found = fidelity.quality(real, made)
-        if not len(found.pairs):
-            return found.shapes, pd.Series(np.nan, index=names)
-        means = {
-            name: np.nanmean(values) if (values := _of(found.pairs, name)).size else np.nan
-            for name in names
-        }
+        means = {name: _mean_of_pairs(found.pairs, name) for name in names}
         return found.shapes, pd.Series(means)
 
 
-def _of(pairs: pd.Series[Any], name: str) -> Array:
+def _mean_of_pairs(pairs: pd.Series[Any], name: str) -> float:
+    if not len(pairs):
+        return np.nan
     first, second = (pairs.index.get_level_values(level) for level in (0, 1))
     values = pairs[(first == name) | (second == name)].to_numpy(dtype=float)
-    return np.asarray(values[~np.isnan(values)])
+    values = values[~np.isnan(values)]
+    return float(values.mean()) if values.size else np.nan
 
 
-def whole_table(completion: Completion, missing: Sequence[str]) -> PartyTable:
+def whole_table(common: PartyTable, columns: Mapping[str, Filled]) -> PartyTable:
     """The missing party's columns for common rows and, completed, for the remaining ones."""
-    real = completion.common.without(
-        [name for name in completion.common.columns if name not in missing]
+    real = common.without([name for name in common.columns if name not in columns])
+    made = {name: one.target.restore(one.values, one.present) for name, one in columns.items()}
+    frame = pd.DataFrame(
+        {
+            name: pd.concat([real.frame[name], made[name]], ignore_index=True)
+            for name in real.columns
+        }
     )
-    made = completion.table.reset_index(drop=True)[real.columns]
-    frame = _joined(real.frame, made)
     ids = np.array([str(row) for row in range(len(frame))], dtype=object)
     return PartyTable(real.party, ids, frame, dict(real.kinds))
 
 
-def _joined(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Two tables of the same columns one below the other, without a change of meaning."""
-    columns: Mapping[str, Any] = {
-        name: pd.concat([first[name], second[name]], ignore_index=True) for name in first.columns
+# ---- notes --------------------------------------------------------------------------------------
+
+
+def note_targets(missing: str, constant: Sequence[Target], scarce: Sequence[Target]) -> list[str]:
+    """Columns that could not be learned."""
+    found = [
+        f"Column {target.name!r} of party {missing} has one value in all common rows; it is "
+        "completed with that value, and nothing is known of others."
+        for target in constant
+    ]
+    return found + [
+        f"Column {target.name!r} of party {missing} is known in only "
+        f"{counted(int(target.known.sum()), 'common row')}; it is completed locally."
+        for target in scarce
+    ]
+
+
+def note_rare(missing: str, columns: Sequence[str]) -> list[str]:
+    """Columns that a linear base must not learn."""
+    if not columns:
+        return []
+    names = ", ".join(repr(name) for name in columns)
+    return [
+        f"In {counted(len(columns), 'column')} of party {missing} ({names}) too few common rows "
+        "differ from the most frequent value: the gradients of a linear model could tell the other "
+        "party which rows these are. They are completed locally; trees can predict them."
+    ]
+
+
+def note_unseen(table: PartyTable, common: PartyTable) -> list[str]:
+    """Categories that cannot be predicted."""
+    found = []
+    for name in common.features:
+        if table.kinds[name] is not Kind.CATEGORICAL:
+            continue
+        unseen = set(table.column(name).dropna()) - set(common.column(name).dropna())
+        if unseen:
+            found.append(
+                f"Column {name!r} of party {table.party} has "
+                f"{counted(len(unseen), 'category', 'categories')} that no common row has; no "
+                "completed cell can have them."
+            )
+    return found
+
+
+def note_views(given: str, missing: str, views: int, columns: int, rounds: int) -> list[str]:
+    """What predictions of the same rows show together of the columns that they come from.
+
+    ``views``: how many exact predictions per remaining row the missing party has seen, over all
+    columns, classes and rounds.
+    """
+    if not views:
+        return []
+    seen = f"{missing} has seen {counted(views, 'exact prediction')} per remaining row of {given}"
+    if rounds > 1:
+        seen += f", over {rounds} rounds"
+    rank = min(views, columns)
+    if views < columns:
+        return [f"{seen}: they can show {rank} of {counted(columns, 'dimension')} of its columns."]
+    return [
+        f"{seen}, which has {counted(columns, 'column')}: with a linear base they show the columns "
+        f"of {given} up to a linear map (rank {rank} of {columns}). Route fewer columns, use one "
+        "round, or use trees."
+    ]
+
+
+# ---- the picture --------------------------------------------------------------------------------
+
+
+def picture(done: Completion) -> dict[str, Any]:
+    """Routes, quality beside the baselines', distributions, and confidence by round."""
+    columns = done.columns
+    drawn = list(columns)[:_MOST_CHARTS]
+    return {
+        "rows": len(done.ids),
+        "common": len(done.common),
+        "routing": [_plain(asdict(route)) for route in done.routes],
+        "quality": [_quality(done, name) for name in columns],
+        "baselines": baselines(columns),
+        "distributions": [{"column": name, **distribution(columns[name])} for name in drawn],
+        "confidence": confidence_by_round(columns),
+        "verdicts": {
+            verdict: sum(column.verdict == verdict for column in columns.values())
+            for verdict in (USE, CARE, MEAN)
+        },
     }
-    return pd.DataFrame(columns)
+
+
+def _quality(done: Completion, name: str) -> dict[str, Any]:
+    """A column's held-out quality; shapes without pairs, whose number grows as the square."""
+    column = done.columns[name]
+    line = {"column": name, **column.quality(done.miss, done.folds)}
+    return _plain(line | {"shape": shape(column.target, column.fold.predicted)})
+
+
+def shape(target: Target, predicted: Array) -> float:
+    """How alike the distributions of the known cells and of these values are; 1 is the same."""
+    real, made = (
+        target.restore(np.asarray(values, dtype=float))[target.known]
+        for values in (target.filled, predicted)
+    )
+    return (tv_complement if target.classes else ks_complement)(real, made)
+
+
+def baselines(columns: Mapping[str, Filled]) -> list[dict[str, Any]]:
+    """Means over the columns of this run, of mean and mode, and of hot-deck (a random known cell).
+
+    Hot-deck is its expectation: the squared error doubles, the accuracy is Σp², the shape is kept.
+    """
+    lines: dict[str, list[dict[str, float]]] = {"this run": [], "mean and mode": [], "hot-deck": []}
+    for column in columns.values():
+        target = column.target
+        if target.constant:
+            continue
+        ours = column.quality(0.1, 2)
+        lines["this run"].append(
+            {name: ours[name] for name in _MEASURES if name in ours}
+            | {"shape": shape(target, column.fold.predicted)}
+        )
+        one = {"skill": 0.0, "shape": shape(target, np.full(len(target.filled), target.filler))}
+        two = {"skill": -1.0, "shape": 1.0}
+        if target.classes:
+            fractions = target.counts() / target.known.sum()
+            one["accuracy"], two["accuracy"] = float(fractions.max()), float((fractions**2).sum())
+        else:
+            one["rmse / deviation"], two["rmse / deviation"] = 1.0, math.sqrt(2.0)
+        lines["mean and mode"].append(one)
+        lines["hot-deck"].append(two)
+    return [{"method": name, **_means(found)} for name, found in lines.items() if found]
+
+
+def distribution(column: Filled) -> dict[str, Any]:
+    """Known cells of common rows beside completed cells of the remaining ones."""
+    target = column.target
+    real = target.restore(target.filled)[target.known]
+    made = target.restore(column.values, column.present)[column.present]
+    if target.classes:
+        counts = [series.astype(object).value_counts().to_dict() for series in (real, made)]
+        return {"kind": "categorical", **level_counts(*counts)}
+    numbers = [pd.to_numeric(series).to_numpy(dtype=float) for series in (real, made)]
+    return {"kind": "numeric", **histogram(*numbers)}
+
+
+def confidence_by_round(columns: Mapping[str, Filled]) -> list[dict[str, Any]]:
+    """For each round of VFPU-M how many cells got a pseudo-label, and how surely; 0: none did.
+
+    Rounds with fewer than ten cells are added to the one before.
+    """
+    routed = [column for column in columns.values() if (column.round > 0).any()]
+    if not routed:
+        return []
+    rounds = np.concatenate([column.round for column in routed])
+    sure = np.concatenate([np.clip(column.confidence, 0, 1) for column in routed])
+    groups: list[tuple[list[int], Any]] = []
+    for number in np.unique(rounds[rounds > 0]).tolist():
+        here = sure[rounds == number]
+        if groups and (len(here) < LEAST or len(groups[-1][1]) < LEAST):
+            numbers, before = groups.pop()
+            groups.append(([*numbers, number], np.concatenate([before, here])))
+        else:
+            groups.append(([number], here))
+    groups.append(([0], sure[rounds == 0]))
+    return [
+        {
+            "round": f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}",
+            "cells": len(values),
+            "mean": float(values.mean()),
+            "low": float(np.quantile(values, 0.25)),
+            "high": float(np.quantile(values, 0.75)),
+        }
+        for numbers, values in groups
+        if len(values) >= LEAST
+    ]
+
+
+def _means(lines: list[dict[str, float]]) -> dict[str, float]:
+    found = {}
+    for name in _MEASURES:
+        values = [line[name] for line in lines if name in line and math.isfinite(line[name])]
+        if values:
+            found[name] = float(np.mean(values))
+    return found
+
+
+def _plain(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers of numpy as those of Python; a number that is none as None, which JSON has."""
+    made = {}
+    for name, value in line.items():
+        plain = value.item() if isinstance(value, np.generic) else value
+        made[name] = None if isinstance(plain, float) and not math.isfinite(plain) else plain
+    return made

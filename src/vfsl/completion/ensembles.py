@@ -8,43 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 
 from vfsl.completion.base import Completed, Completer, Filling, Table, as_table
 from vfsl.completion.registry import completer
-from vfsl.completion.selection import Floats
-from vfsl.completion.simple import restored as restored_category
 from vfsl.data import Encoder, PartyTable, codes
-from vfsl.data.checks import check_choice, check_count, check_rng
+from vfsl.data.checks import check_rng
 from vfsl.data.codes import CategoryCode, NumericCode
 from vfsl.errors import ConfigError
-
-HOW = ("vote", "weighted", "stack", "column", "row")
+from vfsl.params import check_params, documented, param
+from vfsl.values import Array
 
 # ---- combining, on arrays ------------------------------------------------------------------------
 
 
-def vote(codes_of: Floats, classes: int, weights: Floats | None = None) -> Floats:
-    """Shares of the methods' votes (methods, rows) for each class, (rows, classes)."""
-    methods, rows = codes_of.shape
-    each = np.full(methods, 1.0) if weights is None else weights
-    shares = np.zeros((rows, classes))
-    for method in range(methods):
-        shares[np.arange(rows), codes_of[method].astype(np.int64)] += each[method]
-    return np.asarray(shares / each.sum())
+def vote(places: Array, classes: int, weights: Array | None = None) -> Array:
+    """Fractions of the methods' votes (methods, rows) for each class, (rows, classes)."""
+    each = np.ones(len(places)) if weights is None else weights
+    hot = np.eye(classes)[places]
+    return np.asarray(np.tensordot(each, hot, axes=1) / each.sum())
 
 
-def weighted(answers: Floats, errors: Floats) -> Floats:
+def weigh_by_error(answers: Array, errors: Array) -> Array:
     """The mean over methods (first axis), each weighing the inverse of its held-out error."""
     floor = max(float(errors.max()) * 1e-9, 1e-300)
     weights = 1.0 / np.maximum(errors, floor)
     return np.asarray(np.tensordot(weights / weights.sum(), answers, axes=1))
 
 
-def stack_weights(answers: Floats, truth: Floats, ridge: float = 0.05) -> Floats:
+def stack_weights(answers: Array, truth: Array, ridge: float = 0.05) -> Array:
     """Non-negative weights, adding up to 1, with the least squared error of the combination.
 
     Parameters
@@ -53,7 +49,7 @@ def stack_weights(answers: Floats, truth: Floats, ridge: float = 0.05) -> Floats
         Held-out answers.
     truth : array (values,)
     ridge : float
-        Pull towards equal weights, as a share of the mean squared answer: few rows say little.
+        Pull towards equal weights, as a fraction of the mean squared error: few rows say little.
     """
     from scipy.optimize import nnls
 
@@ -68,7 +64,7 @@ def stack_weights(answers: Floats, truth: Floats, ridge: float = 0.05) -> Floats
     return np.asarray(found / found.sum()) if found.sum() > 0 else np.full(methods, 1 / methods)
 
 
-def choose_by_row(held: Floats, points: Floats, asked: Floats, neighbours: int = 50) -> Floats:
+def choose_by_row(held: Array, points: Array, asked: Array, neighbours: int = 50) -> Array:
     """For each asked row the method with the least held-out error among its nearest rows.
 
     Parameters
@@ -90,35 +86,35 @@ def choose_by_row(held: Floats, points: Floats, asked: Floats, neighbours: int =
 # ---- a completer of completers -------------------------------------------------------------------
 
 
+@documented
 @dataclass
 class Ensemble:
     """Completers that answer together.
-
-    Parameters
-    ----------
-    methods : sequence of str or Completer factories
-        Names of `vfsl.completion.available`, or functions that make a completer.
-    how : {"vote", "weighted", "stack", "column", "row"}
-        Majority of categories (numbers: plain mean); mean weighted by the inverse held-out error;
-        weights that minimise it; the best method of each column; the best method near each row.
-    folds : int
 
     Attributes
     ----------
     errors_ : DataFrame
         Held-out squared error (numbers, in deviations; categories: Brier) by method and column.
     weights_ : DataFrame
-        The share of each method by column; for "row" how often it was chosen.
+        The weight of each method by column; for "row" how often it was chosen.
     """
 
-    methods: Sequence[str | Callable[[], Completer]] = ("mean", "hot-deck")
-    how: str = "stack"
-    folds: int = 5
+    methods: Sequence[str | Callable[[], Completer]] = param(
+        ("mean", "hot-deck"),
+        "Names of `vfsl.completion.available`, or functions that make a completer.",
+        option=False,
+    )
+    how: Literal["vote", "weighted", "stack", "column", "row"] = param(
+        "stack",
+        "Majority of categories (numbers: plain mean); mean weighted by the inverse held-out "
+        "error; weights that minimise it; the best method of each column; the best method near "
+        "each row.",
+    )
+    folds: int = param(5, "Folds of the known rows that the methods are judged on.", ge=2)
 
     def fit(self, table: Table, rng: np.random.Generator) -> Self:
         """Keep the table: what is to be completed decides what is hidden in judging."""
-        check_choice("Ensemble", "how", self.how, HOW)
-        check_count("Ensemble", "folds", self.folds, 2)
+        check_params(self)
         check_rng("Ensemble.fit", rng)
         if len(self.methods) < 1:
             raise ConfigError("The methods parameter of Ensemble must name at least one method.")
@@ -129,36 +125,27 @@ class Ensemble:
         """Judge the methods on hidden cells of the known rows, then combine their answers."""
         if not hasattr(self, "table_"):
             raise ConfigError("Ensemble is not fitted yet: call fit first.")
-        asked = as_table(table, "Ensemble")
+        asked, known = as_table(table, "Ensemble"), self.table_
         hidden = [name for name in asked.features if asked.column(name).isna().any()]
-        names = [method_name(method) for method in self.methods]
-        held = [self._held_out(method, hidden, rng) for method in self.methods]
-        answers = [
-            make_method(method).fit(self.table_, rng).complete(asked, rng)
-            for method in self.methods
-        ]
-        encoder = Encoder(missing="keep").fit(self.table_)
+        makers = [partial(make_method, method) for method in self.methods]
+        held = [held_out(make, known, hidden, self.folds, rng) for make in makers]
+        answers = [make().fit(known, rng).complete(asked, rng) for make in makers]
+        points = self._points(hidden, asked) if self.how == "row" else None
         filling = Filling(asked)
         errors, weights = {}, {}
-        for code in encoder.codes_:
-            if code.name not in asked.kinds:
-                continue
-            column = _Column(code, self.table_, held, answers)
-            points = self._points(code.name, hidden, asked) if self.how == "row" else None
-            combined, share = column.combined(self.how, points)
-            errors[code.name], weights[code.name] = column.errors, share
-            column.fill(filling, combined)
+        for code in Encoder(missing="keep").fit(known).codes_:
+            if code.name in asked.kinds and isinstance(code, NumericCode | CategoryCode):
+                column = _Column(code, known, held, answers)
+                combined, weights[code.name] = column.combine(self.how, points)
+                errors[code.name] = column.errors
+                column.fill(filling, combined)
+        names = [method_name(method) for method in self.methods]
         self.errors_ = pd.DataFrame(errors, index=names)
         self.weights_ = pd.DataFrame(weights, index=names)
-        return filling.done()
+        return filling.finish()
 
-    def _held_out(
-        self, method: str | Callable[[], Completer], hidden: list[str], rng: np.random.Generator
-    ) -> dict[str, Floats]:
-        """Answers for the known rows by completers that did not see them, (rows, width)."""
-        return held_out(lambda: make_method(method), self.table_, hidden, self.folds, rng)
-
-    def _points(self, name: str, hidden: list[str], asked: PartyTable) -> tuple[Floats, Floats]:
+    def _points(self, hidden: list[str], asked: PartyTable) -> tuple[Array, Array]:
+        """Where the known and the asked rows lie, by the columns that are not completed."""
         known = [column for column in asked.features if column not in hidden]
         if not known:
             return np.zeros((len(self.table_), 0)), np.zeros((len(asked), 0))
@@ -175,14 +162,14 @@ def held_out(
     folds: int,
     rng: np.random.Generator,
     shown: PartyTable | None = None,
-) -> dict[str, Floats]:
+) -> dict[str, Array]:
     """Block-masked out-of-fold answers by column: means (rows, 1) or probabilities (rows, classes).
 
     ``shown`` is the table as completers see it at held-out rows; by default the true one.
     """
     order = rng.permutation(len(table))
     source = table if shown is None else shown
-    found: dict[str, Floats] = {}
+    found: dict[str, Array] = {}
     levels = {
         code.name: code.levels
         for code in Encoder(missing="keep").fit(table).codes_
@@ -200,84 +187,66 @@ def held_out(
     return found
 
 
-@dataclass(eq=False)
 class _Column:
     """One column: what the methods said on held-out and on asked rows."""
 
-    code: Any
-    table: PartyTable
-    held: Sequence[Mapping[str, Floats]]
-    answers: Sequence[Completed]
-
-    def __post_init__(self) -> None:
-        name = self.code.name
-        self._levels = self.code.levels if isinstance(self.code, CategoryCode) else None
-        self._known = self.table.column(name).notna().to_numpy()
-        values = self.table.column(name)
+    def __init__(
+        self,
+        code: NumericCode | CategoryCode,
+        table: PartyTable,
+        held: Sequence[Mapping[str, Array]],
+        answers: Sequence[Completed],
+    ) -> None:
+        self.code, values = code, table.column(code.name)
+        self._levels = code.levels if isinstance(code, CategoryCode) else None
+        self._scale = (code.deviation or 1.0) if isinstance(code, NumericCode) else 1.0
+        self._known = values.notna().to_numpy()
         if self._levels is None:
-            self._truth = codes.as_floats(values)[:, None]
+            truth = codes.as_floats(values)[:, None]
         else:
             places = codes.positions(values, self._levels)
-            self._truth = codes.one_hot(places, np.zeros(len(places), bool), len(self._levels))
-        self._asked = np.stack([_answer(done, name, self._levels) for done in self.answers])
-        whole = [part.get(name) for part in self.held]
+            truth = codes.one_hot(places, np.zeros(len(places), bool), len(self._levels))
+        self._truth = truth[self._known]
+        self._asked = np.stack([_answer(done, code.name, self._levels) for done in answers])
         # A column that is not hidden is not judged; methods leave it as it is.
-        self._held = (
-            np.stack([one for one in whole if one is not None])
-            if all(one is not None for one in whole)
-            else None
-        )
-        self._scale = (self.code.deviation or 1.0) if isinstance(self.code, NumericCode) else 1.0
+        self._judged = all(code.name in one for one in held)
+        self._held = self._by_row = np.zeros((len(answers), len(self._truth)))
+        if self._judged:
+            self._held = np.stack([one[code.name] for one in held])[:, self._known]
+            self._by_row = (((self._held - self._truth) / self._scale) ** 2).sum(axis=2)
+        self.errors = np.asarray(self._by_row.mean(axis=1))  # of known rows, by method
 
-    @property
-    def _by_row(self) -> Floats:
-        """Squared errors on known rows, (methods, rows)."""
-        if self._held is None:
-            return np.zeros((len(self.answers), int(self._known.sum())))
-        gaps = (self._held[:, self._known] - self._truth[self._known]) / self._scale
-        return np.asarray((gaps**2).sum(axis=2))
-
-    @property
-    def errors(self) -> Floats:
-        return np.asarray(self._by_row.mean(axis=1))
-
-    def combined(self, how: str, points: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
-        """The methods' answers as one, and the share of each method."""
-        methods = len(self.answers)
+    def combine(self, how: str, points: tuple[Array, Array] | None) -> tuple[Array, Array]:
+        """The methods' answers as one, and the weight of each method."""
+        methods = len(self._asked)
         equal = np.full(methods, 1.0 / methods)
-        if how == "vote" or self._held is None:
-            if self._levels is not None and how == "vote":
-                places = self._asked.argmax(axis=2).astype(np.float64)
-                return vote(places, len(self._levels)), equal
+        if how == "vote" and self._levels is not None:
+            return vote(self._asked.argmax(axis=2), len(self._levels)), equal
+        if how == "vote" or not self._judged:
             return np.asarray(self._asked.mean(axis=0)), equal
         if how == "weighted":
             inverse = 1.0 / np.maximum(self.errors, 1e-12)
-            return weighted(self._asked, self.errors), inverse / inverse.sum()
+            return weigh_by_error(self._asked, self.errors), inverse / inverse.sum()
         if how == "stack":
-            held = self._held[:, self._known].reshape(methods, -1) / self._scale
-            share = stack_weights(held, self._truth[self._known].ravel() / self._scale)
-            return np.asarray(np.tensordot(share, self._asked, axes=1)), share
-        if how == "column" or points is None:
+            held = self._held.reshape(methods, -1) / self._scale
+            weights = stack_weights(held, self._truth.ravel() / self._scale)
+            return np.asarray(np.tensordot(weights, self._asked, axes=1)), weights
+        if points is None:
             best = int(self.errors.argmin())
             return self._asked[best], np.eye(methods)[best]
         chosen = choose_by_row(self._by_row, points[0][self._known], points[1])
-        picked = self._asked[chosen.astype(np.int64), np.arange(self._asked.shape[1])]
-        return picked, np.bincount(chosen.astype(np.int64), minlength=methods) / max(len(chosen), 1)
+        picked = self._asked[chosen, np.arange(self._asked.shape[1])]
+        return picked, np.bincount(chosen, minlength=methods) / max(len(chosen), 1)
 
-    def fill(self, filling: Filling, combined: Floats) -> None:
-        name, code = self.code.name, self.code
-        if isinstance(code, CategoryCode):
-            chosen: Any = restored_category(combined, code)
-            filling.category(name, chosen, list(code.levels), combined)
-            return
-        mean = combined[:, 0]
-        block = ((mean - code.mean) / code.deviation)[:, None]
-        restored = codes.restore_numbers(block, code, clip=True)
-        spread = np.full(len(mean), np.sqrt(self.errors.min()) * self._scale)
-        filling.number(name, restored, mean, spread, code.deviation)
+    def fill(self, filling: Filling, combined: Array) -> None:
+        if isinstance(self.code, CategoryCode):
+            filling.fill_category(self.code, combined)
+        else:
+            spread = np.sqrt(self.errors.min()) * self._scale
+            filling.fill_number(self.code, combined[:, 0], spread)
 
 
-def _answer(done: Completed, name: str, levels: list[Any] | None) -> Floats:
+def _answer(done: Completed, name: str, levels: list[Any] | None) -> Array:
     """A method's answer for a column: means, or probabilities in the order of these levels."""
     if levels is None:
         return done.means[name].to_numpy(dtype=np.float64)[:, None]

@@ -1,25 +1,62 @@
-"""FedPSG: complete the columns that a party lacks for the rows that only the other one has."""
+"""FedPSG: complete the columns that a party lacks for the rows that only the other one has.
+
+Holds   the missing party: its table; the given party: its common and remaining rows; the key
+        holder: a secret key for each part of the work, no data.
+Learns  what association.py, crossfit.py, vfpum.py and calibration.py say of each part. Beyond that
+        the missing party: how many columns the given one has. The others: which part comes next,
+        and so how many there are.
+
+The missing party leads: routes, folds, local methods and calibration are its own work, and it
+orders the parts that need the others. Completed rows stay with it, by their number among the given
+party's remaining rows; only the given party knows whose rows these are.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from vfsl.completion.bases import Pair, make_pair
-from vfsl.completion.completed import Completion
-from vfsl.completion.completing import Completing, Settings
-from vfsl.completion.low import Method
-from vfsl.completion.picture import picture
-from vfsl.completion.sides import Completable, check_pair
-from vfsl.completion.vfpum import Stop
+from vfsl.channel import Channel, expect_integer
+from vfsl.completion.bases import BASES, Pair, make_pair
+from vfsl.completion.calibration import MeasureShift
+from vfsl.completion.completed import Completion, picture
+from vfsl.completion.crossfit import CrossFit
+from vfsl.completion.ensembles import method_name
+from vfsl.completion.missing import (
+    ASSOCIATION,
+    CROSS_FIT,
+    DIRECT,
+    SHIFT,
+    VFPU_M,
+    Method,
+    MissingParty,
+)
+from vfsl.completion.recommend import recommend
+from vfsl.completion.registry import local_methods
+from vfsl.completion.vfpum import VFPUM, Stop
 from vfsl.data import check_labels
-from vfsl.data.checks import check_choice, check_count, check_share
-from vfsl.errors import ConfigError
+from vfsl.errors import ConfigError, DataError, ProtocolError
+from vfsl.estimators.association import Association
+from vfsl.estimators.base import Ask
+from vfsl.federation import Federation
+from vfsl.lead import Follower, disclose_orders
+from vfsl.params import check_params, documented, param
+from vfsl.parts import Part
 from vfsl.progress import OnEvent
-from vfsl.record import StepRecord
+from vfsl.site import Outcome, Site
+from vfsl.store import Checkpoints
+from vfsl.values import Disclosure, Disclosures
+
+DISCLOSURES: Disclosures = {
+    "size": Disclosure(
+        dict, "how many rows that are not common and how many columns the sender has"
+    ),
+    **disclose_orders("which part of the completion comes next, and by which base"),
+}
 
 # What a preset stands for, where a parameter is left to it.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -40,79 +77,101 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class Recording(Completable, Protocol):
-    """A federation that keeps a record of all parties' steps, as a simulation does."""
+def check_pair(given: str, missing: str, aligned: Iterable[str]) -> None:
+    """Refuse an alignment with a third party: its rest would hold rows that both parties have."""
+    others = [party for party in aligned if party not in (given, missing)]
+    if others:
+        raise ConfigError(
+            f"Completion needs an alignment of {given} and {missing} alone, or values would be "
+            f"made up for rows that {missing} has and {others[0]} lacks; align {given} and "
+            f"{missing} in a step of their own before completing."
+        )
 
-    @property
-    def steps(self) -> Sequence[StepRecord]: ...
 
-    def adopt(self, step: StepRecord) -> None: ...
+def _as_in_vfpum(name: str, *, preset: bool = False) -> Any:
+    """A parameter that VFPUM declares; left to the preset where that says so."""
+    declared = VFPUM.__dataclass_fields__[name]
+    default = None if preset else declared.default
+    return dataclasses.field(default=default, metadata=declared.metadata)
 
 
+@documented
 @dataclass
 class FedPSG:
     """Complete one party's columns for the other party's remaining rows.
 
     Columns that the given party's columns can predict go to VFPU-M, the others to a method that is
     local at the missing party.
-
-    Parameters
-    ----------
-    tau : float or "auto", optional
-        Route by association: columns with μ > τ, strictly, are predicted. "auto" takes the τ that
-        is best on held-out common rows. Without it columns are routed by their cross-validated
-        skill.
-    low : str or callable
-        For the other columns: "auto" (mean and mode, unless a direct model of the given party's
-        columns or one of ``methods`` is better out of fold), a name of `vfsl.completion.available`,
-        or a function that makes a completer, such as ``lambda: Ensemble(["gain", "tvae"])``.
-    methods : sequence of str or callable
-        Local methods that "auto" tries as well.
-    base : str, Pair, or sequence of those
-        The federated estimator of VFPU-M; of several the best of each column is taken.
-    alpha, k, confidence, context, stop
-        As in `VFPUM`.
-    rounds : int, optional
-        As in `VFPUM`: 1 by default, 10 in the papers' preset. Each round shows the missing party
-        one more prediction per remaining row and column.
-    remainder : {"predict", "leave"} or a local method
-        Cells that never got a pseudo-label: the last model's prediction (their round is 0), left
-        missing, or that method's.
-    aggregate : {"mean", "max", "top-k"}
-        How associations with all given columns become μ. The mean, as in the seeds, rarely
-        passes 0.5.
-    shrink : bool, optional
-        Draw predictions towards the mean by as much as held-out rows ask for.
-    folds : int
-    miss : float
-        The share of truth that intervals and class sets may leave out.
-    shift : {"auto", "none"}
-        Weigh intervals where the remaining rows differ from the common ones, or never ask.
-    preset : {"default", "seed"}
-        What parameters that are not given stand for: what measured best, or the seeds'.
     """
 
-    tau: float | str | None = None
-    low: Method = "auto"
-    methods: Sequence[Method] = ()
-    base: str | Pair | Sequence[str | Pair] = "linear"
-    alpha: float = 0.8
-    k: float = 0.1
-    rounds: int | None = None
-    confidence: str | None = None
-    context: str | None = None
-    remainder: Method = "predict"
-    aggregate: Literal["mean", "max", "top-k"] = "mean"
-    shrink: bool | None = None
-    folds: int = 5
-    miss: float = 0.1
-    shift: str = "auto"
-    stop: Stop | None = None
-    preset: str = "default"
+    tau: float | Literal["auto"] | None = param(
+        None,
+        "Route by association: columns with μ > τ, strictly, are predicted. 'auto' takes the τ "
+        "that is best on held-out common rows. Without it columns are routed by their "
+        "cross-validated skill.",
+        ge=0,
+        le=1,
+    )
+    low: Method = param(
+        "auto",
+        "For the other columns: 'auto' (mean and mode, unless a direct model of the given party's "
+        "columns or one of the methods is better out of fold), 'direct', a name of "
+        "vfsl.completion.available, or a function that makes a completer, such as "
+        "lambda: Ensemble(['gain', 'tvae']).",
+        names=lambda: ["auto", "direct", *local_methods()],
+    )
+    methods: Sequence[Method] = param(
+        (), "Local methods that 'auto' tries as well.", names=local_methods
+    )
+    base: str | Pair | Sequence[str | Pair] = param(
+        "linear",
+        "The federated estimator of VFPU-M: linear, rf, gbdt, xgb, lgb or a Pair. Of several the "
+        "best of each column is taken.",
+        names=lambda: BASES,
+    )
+    alpha: float = _as_in_vfpum("alpha")
+    k: float = _as_in_vfpum("k")
+    rounds: int | None = _as_in_vfpum("rounds", preset=True)
+    confidence: Literal["seed", "spread"] | None = _as_in_vfpum("confidence", preset=True)
+    context: Literal["none", "preliminary"] | None = _as_in_vfpum("context", preset=True)
+    remainder: Method = param(
+        "predict",
+        "Cells that never got a pseudo-label: the last model's prediction ('predict'; their round "
+        "is 0), left missing ('leave'), or filled by the local method of that name.",
+        names=lambda: ["predict", "leave", *local_methods()],
+    )
+    aggregate: Literal["mean", "max", "top-k"] = param(
+        "mean",
+        "How associations with all given columns become μ. The mean, as in the papers, rarely "
+        "passes 0.5.",
+    )
+    shrink: bool | None = param(
+        None, "Whether predictions are drawn towards the mean by as much as held-out rows ask for."
+    )
+    folds: int = param(5, "Folds of held-out predictions.", ge=2)
+    miss: float = param(
+        0.1, "The fraction of truth that intervals and class sets may leave out.", gt=0, lt=1
+    )
+    shift: Literal["auto", "none"] = param(
+        "auto",
+        "Weigh intervals where the remaining rows differ from the common ones ('auto'), or never "
+        "ask ('none').",
+    )
+    stop: Stop | None = param(
+        None,
+        "A further rule for VFPU-M: gets a column's rounds so far and says whether to end.",
+        option=False,
+    )
+    preset: Literal["default", "seed"] = param(
+        "default",
+        "What parameters that are not given stand for. 'default' is what measured best: rounds=1, "
+        "confidence='spread', context='none', shrink=True; 'seed' is what the papers have: "
+        "tau=0.5, rounds=10, confidence='seed', context='preliminary', shrink=False.",
+    )
 
     def fit_complete(
         self,
-        fed: Recording,
+        fed: Federation,
         given: str = "A",
         missing: str = "B",
         *,
@@ -132,82 +191,200 @@ class FedPSG:
         state : mapping of party to folder, optional
             Where a party keeps finished columns: the same call goes on from there.
         on_event : callable, optional
-            Hears an `Event` when work on a column, or on several together, begins; must pickle if
-            the federation runs on processes.
+            Hears an `Event` when work on a column, or on several together, begins, and how far it
+            is; not from parties that run as processes.
 
         Returns
         -------
         Completion
         """
-        settings, before = self.settings(), len(fed.steps)
-        started = time.perf_counter()
-        work = Completing(settings, fed, given, missing, state or {}, on_event)
-        work.check_parties()
+        self.resolve()
+        for what, party in (("given", given), ("missing", missing)):
+            if party not in fed.tables:
+                raise ConfigError(
+                    f"The {what} parameter of fit_complete must be a party with a table: "
+                    f"{', '.join(fed.tables)}. Got {party!r} instead."
+                )
+        if given == missing:
+            raise ConfigError("The given and the missing party must be different ones.")
         check_labels(fed.tables, (given, missing))
-        if fed.plan is not None:
-            check_pair(given, missing, fed.plan.parties)
-        done = work.complete()
-        together = sum(step.seconds for step in fed.steps[before:])
-        details = {"given": given, "missing": missing, **picture(done)}
-        # What the missing party did alone, and what came of it all.
-        fed.adopt(
-            StepRecord(
-                "completion",
-                {"given": given, "missing": missing, **settings.plain()},
-                time.perf_counter() - started - together,
-                metrics={
-                    "columns": len(done.columns),
-                    "rows": len(done.ids),
-                    **details["verdicts"],
-                },
-                notes=done.notes,
-                details=details,
-            )
+        if fed.plan is None:
+            fed.align(given, missing)
+        there = fed.keeping(state, on_event)
+        done: Completion = there.play(partial(self.play, given=given, missing=missing))[missing]
+        ids = fed.tables[given].ids[fed.share(given).rest]
+        return replace(
+            done, ids=ids, adviser=partial(recommend, fed=fed, given=given, missing=missing)
         )
+
+    def play(self, site: Site, channel: Channel, given: str, missing: str) -> Completion | None:
+        """One party's side; the completion at the missing party, by row numbers.
+
+        Nothing is sent at a party that has no role in it.
+        """
+        if site.me not in (given, missing, site.terms.key_holder):
+            return None
+        how, done = self.resolve(), None
+        check_pair(given, missing, site.standing.aligned)
+        talk, before = channel.within("lead", DISCLOSURES), len(site.outcomes)
+        with site.records("completion", talk, how.describe(given, missing)) as outcome:
+            parts = JointParts(how, site, channel, given, missing)
+            if site.me == missing:
+                done = MissingParty(parts, talk).complete()
+                outcome.details = {"given": given, "missing": missing, **picture(done)}
+                outcome.metrics = {"columns": len(done.columns), "rows": len(done.ids)}
+                outcome.metrics |= outcome.details["verdicts"]
+                outcome.notes = done.notes
+            else:
+                parts.follow(talk)
+            parts.forget()
+        # The joint parts have records, and times, of their own.
+        outcome.seconds -= sum(one.seconds for one in site.outcomes[before:-1])
         return done
 
-    def settings(self) -> Settings:
-        """The parameters, checked, with what the preset says where one was not given."""
-        check_choice("FedPSG", "preset", self.preset, tuple(PRESETS))
-        check_choice("FedPSG", "shift", self.shift, ("auto", "none"))
-        check_count("FedPSG", "folds", self.folds, 2)
-        check_share("FedPSG", "miss", self.miss)
+    def asks(self) -> tuple[Ask, ...]:
+        """What a completion reveals or delivers beyond the defaults, by its name in party.toml."""
+        parts, pairs = self.resolve().joint_parts(), self.pairs()
+        reveals = {
+            "repeated predictions": VFPU_M in parts,
+            "tree partitions": not all(pair.linear for pair in pairs),
+            "associations": ASSOCIATION in parts,
+            "row differences": SHIFT in parts,
+        }
+        asked: list[Ask] = [("disclosure", name) for name, yes in reveals.items() if yes]
+        return (*asked, ("output", "completed columns"))
+
+    def resolve(self) -> FedPSG:
+        """The same, checked, with what the preset says where a parameter was not given."""
+        check_params(self)
+        if not self.pairs():
+            raise ConfigError("The base parameter of FedPSG must name at least one estimator.")
+        preset = PRESETS[self.preset]
+        return replace(
+            self, **{name: preset[name] for name in preset if getattr(self, name) is None}
+        )
+
+    def joint_parts(self) -> set[str]:
+        """The parts between the parties that may come, once the preset is filled in."""
+        may_come = {
+            ASSOCIATION: self.tau is not None,
+            CROSS_FIT: True,
+            VFPU_M: (self.rounds or 1) > 1,
+            DIRECT: True,
+            SHIFT: self.shift != "none",
+        }
+        return {part for part, may in may_come.items() if may}
+
+    def pairs(self) -> list[Pair]:
+        """The bases as estimators."""
         several = isinstance(self.base, Sequence) and not isinstance(self.base, str)
         bases: Any = self.base if several else [self.base]
-        if not len(bases):
-            raise ConfigError("The base parameter of FedPSG must name at least one estimator.")
-        made = Settings(
-            tau=self._tau(),
-            low=self.low,
-            methods=tuple(self.methods),
-            bases=tuple(make_pair(base) for base in bases),
-            alpha=self.alpha,
-            k=self.k,
-            rounds=self._preset("rounds"),
-            confidence=self._preset("confidence"),
-            context=self._preset("context"),
-            remainder=self.remainder,
-            aggregate=self.aggregate,
-            shrink=self._preset("shrink"),
-            folds=self.folds,
-            miss=self.miss,
-            shift=self.shift,
-            stop=self.stop,
-        )
-        made.model(made.bases[0], made.rounds).check()
-        return made
+        return [make_pair(base) for base in bases]
 
-    def _preset(self, name: str) -> Any:
-        value = getattr(self, name)
-        return PRESETS[self.preset][name] if value is None else value
+    def describe(self, given: str, missing: str) -> dict[str, Any]:
+        """The settings, for the run record."""
+        names = ("tau", "alpha", "k", "rounds", "confidence", "context", "aggregate", "shrink")
+        return {
+            "given": given,
+            "missing": missing,
+            **{name: getattr(self, name) for name in (*names, "folds", "miss", "shift")},
+            "bases": [pair.numbers.name for pair in self.pairs()],
+            "low": method_name(self.low),
+            "remainder": method_name(self.remainder),
+        }
 
-    def _tau(self) -> float | str | None:
-        tau: float | str | None = self._preset("tau")
-        if isinstance(tau, str) and tau != "auto":
-            raise ConfigError(
-                f"The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'. Got {tau!r} "
-                "instead."
+
+# ---- the parts between the parties --------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class JointParts:
+    """One party's side of the parts that need several parties, in the order of the leader."""
+
+    how: FedPSG
+    site: Site
+    channel: Channel
+    given: str
+    missing: str
+    _number: int = 0
+    _kept: list[Checkpoints] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pairs = self.how.pairs()
+        self.part = self.site.part()
+        if self.part is not None and not self.part.table.features:
+            leads = self.site.me == self.missing
+            raise DataError(
+                f"Party {self.site.me} has no columns of its own beside its ids and labels, so "
+                f"there is nothing to {'complete' if leads else 'predict from'}."
             )
-        if tau is not None and tau != "auto":
-            check_share("FedPSG", "tau", tau)
-        return tau
+        if self.part is not None and self.site.me == self.missing:
+            table = self.part.table
+            # Of the other's remaining rows it has none.
+            self.part = Part(table.without(table.labels), self.part.rows)
+
+    def play(self, do: str, base: int, **own: Any) -> tuple[Any, Outcome]:
+        """Play and record the next part; ``own`` is what only the missing party brings to it."""
+        how, pair, site = self.how, self.pairs[base], self.site
+        side: Any
+        if do == CROSS_FIT:
+            side = CrossFit(pair, how.folds, how.confidence == "spread")
+        elif do == SHIFT:
+            side = MeasureShift()
+        else:
+            names = ("alpha", "k", "rounds", "confidence", "context", "stop")
+            side = VFPUM(pair, **{name: getattr(how, name) for name in names})
+            side.rounds = side.rounds if do == VFPU_M else 1
+        roles = replace(site.roles(self.missing, pair.work), feature_holders=(self.given,))
+        settings = how.describe(self.given, self.missing) | {"base": base}
+        settings |= {"scheme": roles.scheme, "security": roles.security}
+        if do != SHIFT:
+            own["kept"] = self._keep(f"{self._number} {do} {base}", settings, own.get("columns"))
+        here, rng = self._open_channel(), site.private_rng(do)
+        with site.records(do, here, settings) as outcome:
+            answer = side.train(here, self.part, roles=roles, rng=rng, **own)
+        return answer, outcome
+
+    def associate(self) -> Any:
+        """Play the association as the next part; the strengths by column at the missing party."""
+        how = Association(aggregate=self.how.aggregate)
+        return how.compare(self.site, self._open_channel(), self.given, self.missing)
+
+    def _open_channel(self) -> Channel:
+        self._number += 1
+        return self.channel.within(f"part {self._number - 1}")
+
+    def own_part(self) -> Part:
+        """The party's rows; ConfigError where it has none."""
+        if self.part is None:
+            raise ConfigError(f"Party {self.site.me!r} needs its table to complete it.")
+        return self.part
+
+    def follow(self, talk: Channel) -> None:
+        """Do what the missing party orders, until it says that this was all."""
+        if self.part is not None:
+            columns = len(self.part.table.features)
+            talk.send(self.missing, "size", {"rows": len(self.part.rest), "columns": columns})
+        allowed, most = self.how.joint_parts(), len(self.pairs) - 1
+        for _, _, order in Follower(talk, self.missing):
+            base = expect_integer(
+                order.get("base"), sender=self.missing, name="base", low=0, high=most
+            )
+            if order.get("do") not in allowed:
+                raise ProtocolError(f"Party {self.missing!r} ordered unknown work.", self.missing)
+            if order["do"] == ASSOCIATION:
+                self.associate()
+            else:
+                self.play(order["do"], base)
+
+    def _keep(self, name: str, *facts: Any) -> Checkpoints:
+        """Where this party keeps a part of the work, whatever marks its rows have."""
+        share = self.site.standing.rows
+        unmarked = None if share is None else replace(share, marks=None)
+        self._kept.append(self.site.with_rows(unmarked).checkpoints(name, name, *facts))
+        return self._kept[-1]
+
+    def forget(self) -> None:
+        """Remove what was kept of the parts, once all are done."""
+        for kept in self._kept:
+            kept.clear()

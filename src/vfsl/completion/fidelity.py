@@ -1,4 +1,4 @@
-"""How much made-up rows are like real ones: shapes, pairs, use for learning, copies.
+"""How much made-up rows are like real ones: shapes, pairs, usefulness for learning, copies.
 
 Shapes and pairs follow the measures that people know from the sdmetrics quality report, so that
 figures compare: 1 is the same distribution, 0 is disjoint.
@@ -6,7 +6,6 @@ figures compare: 1 is the same distribution, 0 is disjoint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -17,6 +16,7 @@ import pandas as pd
 from vfsl.completion.base import Table, as_table
 from vfsl.data import Encoder, Kind, PartyTable
 from vfsl.data.checks import counted
+from vfsl.data.codes import as_floats
 from vfsl.errors import DataError
 from vfsl.values import Array
 
@@ -102,13 +102,12 @@ def quality(real: Table, made: Table) -> Quality:
 
 def ks_complement(real: pd.Series[Any], made: pd.Series[Any]) -> float:
     """1 − the largest gap between two empirical distribution functions; missing cells left out."""
-    first, second = (np.sort(_numbers(column)) for column in (real, made))
-    first, second = first[~np.isnan(first)], second[~np.isnan(second)]
+    from scipy.stats import ks_2samp
+
+    first, second = (as_floats(column.dropna()) for column in (real, made))
     if not first.size or not second.size:
         return float("nan")
-    places = np.concatenate([first, second])
-    below = [np.searchsorted(part, places, side="right") / len(part) for part in (first, second)]
-    return float(1.0 - np.abs(below[0] - below[1]).max())
+    return float(1.0 - ks_2samp(first, second, method="asymp").statistic)
 
 
 def tv_complement(real: pd.Series[Any], made: pd.Series[Any]) -> float:
@@ -121,24 +120,16 @@ def tv_complement(real: pd.Series[Any], made: pd.Series[Any]) -> float:
 
 def correlation_similarity(real: pd.DataFrame, made: pd.DataFrame) -> float:
     """1 − half the gap between Pearson correlations of two columns; NaN if one is constant."""
-    found = []
-    for frame in (real, made):
-        both = np.column_stack([_numbers(frame[name]) for name in frame.columns])
-        both = both[~np.isnan(both).any(axis=1)]
-        if len(both) < 2 or (both == both[:1]).all(axis=0).any():
-            return float("nan")
-        found.append(np.corrcoef(both.T)[0, 1])
-    return float(1.0 - abs(found[0] - found[1]) / 2)
+    return 1.0 - abs(_correlation(real) - _correlation(made)) / 2
 
 
 def contingency_similarity(real: pd.DataFrame, made: pd.DataFrame) -> float:
     """1 − total variation between two contingency tables; missing is a category."""
-    tables = []
-    for frame in (real, made):
-        cells = [_labels(frame[name]) for name in frame.columns]
-        counts = pd.Series(list(zip(*cells, strict=True))).value_counts(normalize=True)
-        tables.append(counts)
-    return _overlap(*tables)
+    pairs = [
+        list(zip(*(_labels(frame[name]) for name in frame.columns), strict=True))
+        for frame in (real, made)
+    ]
+    return _overlap(*(pd.Series(cells).value_counts(normalize=True) for cells in pairs))
 
 
 @dataclass(frozen=True)
@@ -180,8 +171,8 @@ def learning_efficiency(train: Table, made: Table, test: Table, target: str) -> 
         columns, goal = encoder.transform(known).matrix, known.column(target)
         asked, truth = encoder.transform(tested).matrix, tested.column(target)
         if numeric:
-            model = HistGradientBoostingRegressor(random_state=0).fit(columns, _numbers(goal))
-            scores.append(float(r2_score(_numbers(truth), model.predict(asked))))
+            model = HistGradientBoostingRegressor(random_state=0).fit(columns, as_floats(goal))
+            scores.append(float(r2_score(as_floats(truth), model.predict(asked))))
         else:
             text = goal.astype(str)
             if text.nunique() < 2:
@@ -201,11 +192,11 @@ class NearestRecords:
     Attributes
     ----------
     copies : float
-        Share of made-up rows that equal a training row.
+        Fraction of made-up rows that equal a training row.
     copies_of_held : float
         The same for real rows that the generator never saw: how often that happens by chance.
     nearer : float
-        Share of made-up rows nearer to a training row than to a row never seen; about 0.5 if
+        Fraction of made-up rows nearer to a training row than to a row never seen; about 0.5 if
         nothing was memorised.
     distance, distance_of_held : float
         5 % quantile of the distance to the nearest training row, of made-up and of unseen rows.
@@ -242,10 +233,7 @@ def nearest_records(train: Table, made: Table, held: Table) -> NearestRecords:
         found, _ = NearestNeighbors(n_neighbors=1).fit(base).kneighbors(asked)
         return np.asarray(found[:, 0])
 
-    to_seen, held_to_seen = (
-        nearest(points["seen"], points["made"]),
-        nearest(points["seen"], points["held"]),
-    )
+    to_seen, held_to_seen = (nearest(points["seen"], points[name]) for name in ("made", "held"))
     fair = nearest(points["seen"][:equal], points["made"])
     other = nearest(points["held"][:equal], points["made"])
     return NearestRecords(
@@ -263,7 +251,7 @@ def _pair(first: PartyTable, second: PartyTable, one: str, two: str) -> float:
     if len(numbers) == 2:
         return correlation_similarity(*frames)
     # Each table by ten bins of its own range: that is how the known report does it.
-    cut = [frame.assign(**{name: _binned(frame[name]) for name in numbers}) for frame in frames]
+    cut = [frame.assign(**{name: _bins_of(frame[name]) for name in numbers}) for frame in frames]
     return contingency_similarity(*cut)
 
 
@@ -271,17 +259,22 @@ def _strength(table: PartyTable, one: str, two: str) -> float:
     frame = table.frame[[one, two]]
     numbers = [name for name in (one, two) if table.kinds[name] is Kind.NUMERIC]
     if len(numbers) == 2:
-        both = np.column_stack([_numbers(frame[name]) for name in (one, two)])
-        both = both[~np.isnan(both).any(axis=1)]
-        if len(both) < 2 or (both == both[:1]).all(axis=0).any():
-            return float("nan")
-        return float(abs(np.corrcoef(both.T)[0, 1]))
+        return abs(_correlation(frame))
     cells = [
-        pd.factorize(pd.Series(_binned(frame[n]) if n in numbers else _labels(frame[n])))[0]
+        pd.factorize(pd.Series(_bins_of(frame[n]) if n in numbers else _labels(frame[n])))[0]
         for n in (one, two)
     ]
     # factorize says −1 for missing, which is a category here.
     return cramers_v(*(np.where(codes < 0, codes.max() + 1, codes) for codes in cells))
+
+
+def _correlation(frame: pd.DataFrame) -> float:
+    """Pearson correlation of two columns over rows that have both; NaN if one is constant."""
+    both = np.column_stack([as_floats(frame[name]) for name in frame.columns])
+    both = both[~np.isnan(both).any(axis=1)]
+    if len(both) < 2 or (both == both[:1]).all(axis=0).any():
+        return float("nan")
+    return float(np.corrcoef(both.T)[0, 1])
 
 
 def cramers_v(one: Array, two: Array) -> float:
@@ -295,13 +288,9 @@ def cramers_v(one: Array, two: Array) -> float:
     return float(np.sqrt(squares / (counts.sum() * (min(counts.shape) - 1))))
 
 
-def _binned(column: pd.Series[Any]) -> Array:
-    numbers = _numbers(column)
+def _bins_of(column: pd.Series[Any]) -> Array:
+    numbers = as_floats(column)
     return np.digitize(numbers, np.histogram_bin_edges(numbers[~np.isnan(numbers)], bins=_BINS))
-
-
-def _numbers(column: pd.Series[Any]) -> Array:
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _labels(column: pd.Series[Any]) -> list[Any]:
@@ -310,8 +299,7 @@ def _labels(column: pd.Series[Any]) -> list[Any]:
 
 
 def _overlap(first: pd.Series[Any], second: pd.Series[Any]) -> float:
-    one: Mapping[Any, float] = first.to_dict()
-    two: Mapping[Any, float] = second.to_dict()
+    one, two = first.to_dict(), second.to_dict()
     gaps = [abs(one.get(key, 0.0) - two.get(key, 0.0)) for key in {*one, *two}]
     return float(1.0 - 0.5 * np.sum(sorted(gaps)))
 

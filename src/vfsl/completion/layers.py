@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from vfsl.completion.mixed import MixedEncoder, Span
 from vfsl.values import Array
+
+Layer = TypeVar("Layer", bound=nn.Module)
 
 
 def source_from(rng: np.random.Generator) -> torch.Generator:
@@ -22,9 +24,7 @@ def source_from(rng: np.random.Generator) -> torch.Generator:
 
 def linear(inputs: int, outputs: int, source: torch.Generator) -> nn.Linear:
     """A linear layer with PyTorch's usual initial weights, drawn from ``source``."""
-    layer = nn.Linear(inputs, outputs, device="meta")
-    made: nn.Linear = _drawn(layer, 1 / math.sqrt(max(inputs, 1)), source)
-    return made
+    return _draw_weights(nn.Linear(inputs, outputs, device="meta"), inputs, source)
 
 
 def convolution(inputs: int, outputs: int, source: torch.Generator, **shape: Any) -> nn.Conv2d:
@@ -33,8 +33,7 @@ def convolution(inputs: int, outputs: int, source: torch.Generator, **shape: Any
     DC-GAN's deviation of 0.02 suits pictures under batch norm; rows of a few cells vanish in it.
     """
     layer = nn.Conv2d(inputs, outputs, device="meta", **shape)
-    made: nn.Conv2d = _drawn(layer, 1 / math.sqrt(inputs * layer.weight[0, 0].numel()), source)
-    return made
+    return _draw_weights(layer, inputs * layer.weight[0, 0].numel(), source)
 
 
 def deconvolution(
@@ -42,9 +41,7 @@ def deconvolution(
 ) -> nn.ConvTranspose2d:
     """A transposed convolution with PyTorch's usual initial weights."""
     layer = nn.ConvTranspose2d(inputs, outputs, device="meta", **shape)
-    bound = 1 / math.sqrt(outputs * layer.weight[0, 0].numel())
-    made: nn.ConvTranspose2d = _drawn(layer, bound, source)
-    return made
+    return _draw_weights(layer, outputs * layer.weight[0, 0].numel(), source)
 
 
 def perceptron(widths: Sequence[int], source: torch.Generator) -> nn.Sequential:
@@ -55,19 +52,51 @@ def perceptron(widths: Sequence[int], source: torch.Generator) -> nn.Sequential:
     return nn.Sequential(*parts[:-1])
 
 
+def _draw_weights(layer: Layer, inputs: int, source: torch.Generator) -> Layer:
+    """Weights for a layer that was made without any, so that the global generator is left alone."""
+    layer = layer.to_empty(device="cpu")
+    bound = 1 / math.sqrt(max(inputs, 1))
+    with torch.no_grad():
+        for values in layer.parameters():
+            values.copy_((2 * torch.rand(values.shape, generator=source) - 1) * bound)
+    return layer
+
+
+def uniform(shape: Sequence[int], source: torch.Generator, device: Any = "cpu") -> Tensor:
+    """Uniform draws; always made on the CPU, so that every device gets the same."""
+    return torch.rand(tuple(shape), generator=source).to(device)
+
+
+def normal(shape: Sequence[int], source: torch.Generator, device: Any = "cpu") -> Tensor:
+    """Standard normal draws; always made on the CPU."""
+    return torch.randn(tuple(shape), generator=source).to(device)
+
+
+def gumbel(shape: Sequence[int], source: torch.Generator, device: Any = "cpu") -> Tensor:
+    """Standard Gumbel draws: the largest of logits plus these is a draw from their softmax."""
+    draws = uniform(shape, source, device).clamp_(1e-20, 1 - 1e-7)
+    return -torch.log(-torch.log(draws))
+
+
+def draw_one_hot(logits: Tensor, source: torch.Generator) -> Tensor:
+    """One choice per row, drawn from the softmax of its logits, as a one-hot block."""
+    chosen = (logits + gumbel(logits.shape, source, logits.device)).argmax(1)
+    return nn.functional.one_hot(chosen, logits.shape[1]).to(logits.dtype)
+
+
 class Dropout(nn.Module):
     """Dropout whose draws come from ``source``."""
 
-    def __init__(self, share: float, source: torch.Generator) -> None:
+    def __init__(self, fraction: float, source: torch.Generator) -> None:
         super().__init__()
-        self.share = share
+        self.fraction = fraction
         self._source = source
 
     def forward(self, values: Tensor) -> Tensor:
-        if not self.training or self.share == 0:
+        if not self.training or self.fraction == 0:
             return values
-        kept = uniform(values.shape, self._source, values.device) >= self.share
-        return values * kept / (1 - self.share)
+        kept = uniform(values.shape, self._source, values.device) >= self.fraction
+        return values * kept / (1 - self.fraction)
 
 
 class Pieces(nn.Module):
@@ -86,7 +115,7 @@ class Pieces(nn.Module):
         self.register_buffer("knots", torch.zeros(scalars, pieces + 1 if pieces else 0))
 
     def learn(self, values: Tensor, known: Tensor) -> None:
-        """Knots at the distinct quantiles of the known values, both (rows, scalars)."""
+        """Put knots at the distinct quantiles of the known values; both are (rows, scalars)."""
         scalars, count = self.knots.shape
         if not count:
             return
@@ -106,46 +135,36 @@ class Pieces(nn.Module):
         return (filled.clamp(0, 1) * (wide * known[:, :, None])).flatten(1)
 
 
-def uniform(shape: Sequence[int], source: torch.Generator, device: Any = "cpu") -> Tensor:
-    """Uniform draws; always made on the CPU, so that every device gets the same."""
-    return torch.rand(tuple(shape), generator=source).to(device)
-
-
-def normal(shape: Sequence[int], source: torch.Generator, device: Any = "cpu") -> Tensor:
-    """Standard normal draws; always made on the CPU."""
-    return torch.randn(tuple(shape), generator=source).to(device)
-
-
-def gumbel(shape: Sequence[int], source: torch.Generator, device: Any = "cpu") -> Tensor:
-    """Standard Gumbel draws: the largest of logits plus these is a draw from their softmax."""
-    draws = uniform(shape, source, device).clamp_(1e-20, 1 - 1e-7)
-    return -torch.log(-torch.log(draws))
-
-
 class Layout:
     """How a network sees an encoded table: all scalars first, then the one-hot choices.
 
     Attributes
     ----------
     scalars : int
+        How many scalars there are.
     choices : list of Span
         In order; their places are those of the encoder's matrix.
     widths : list of int
         Of the choices.
     width : int
+        Of the whole input.
     owners : Tensor
         For each network column, the place of its table column.
+    firsts : Tensor
+        The first network column of each scalar and of each choice.
     """
 
     def __init__(self, encoder: MixedEncoder) -> None:
-        first = [span for span in encoder.spans_ if span.kind == "scalar"]
+        numbers = [span for span in encoder.spans_ if span.kind == "scalar"]
         self.choices: list[Span] = [span for span in encoder.spans_ if span.kind == "choice"]
-        self.scalars = len(first)
+        self.scalars = len(numbers)
         self.widths = [span.width for span in self.choices]
         self.width = encoder.width
-        places = [np.arange(span.start, span.stop) for span in [*first, *self.choices]]
+        places = [np.arange(span.start, span.stop) for span in [*numbers, *self.choices]]
         self._order = np.concatenate(places) if places else np.empty(0, dtype=np.intp)
         self.owners = torch.from_numpy(encoder.owners[self._order].astype(np.int64))
+        firsts = np.cumsum([0, *[1] * self.scalars, *self.widths])[:-1]
+        self.firsts = torch.from_numpy(firsts.astype(np.int64))
         # The choice of each network column behind the scalars, as its place and as a matrix.
         of = np.repeat(np.arange(len(self.widths)), self.widths)
         self._choice_of = torch.from_numpy(of.astype(np.int64))
@@ -161,10 +180,6 @@ class Layout:
         matrix[:, self._order] = values.detach().cpu().numpy()
         return matrix
 
-    def mask(self, observed: Array, device: Any = "cpu") -> Tensor:
-        """Which table cells are known (rows × columns) as one number a network column."""
-        return torch.from_numpy(observed.astype(np.float32)).to(device)[:, self.owners]
-
     def split(self, values: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Scalars, and the blocks of choices."""
         if not self.widths:
@@ -172,22 +187,21 @@ class Layout:
         scalars, *blocks = torch.split_with_sizes(values, [self.scalars, *self.widths], dim=1)
         return scalars, tuple(blocks)
 
-    def softmax(self, logits: Tensor, temperature: float = 1.0) -> Tensor:
+    def softmax(self, logits: Tensor) -> Tensor:
         """Choices by softmax, scalars as they are."""
         scalars, blocks = self.split(logits)
-        return torch.cat([scalars, *(torch.softmax(b / temperature, 1) for b in blocks)], dim=1)
+        return torch.cat([scalars, *(torch.softmax(block, 1) for block in blocks)], dim=1)
 
     def tanh_gumbel(self, logits: Tensor, temperature: float, source: torch.Generator) -> Tensor:
         """Scalars by tanh, choices by Gumbel-softmax: what a GAN shows its critic."""
         scalars, blocks = self.split(logits)
         if not blocks:
             return torch.tanh(scalars)
-        noise = gumbel((len(logits), sum(self.widths)), source, logits.device)
+        draws = gumbel((len(logits), sum(self.widths)), source, logits.device)
+        parts = torch.split_with_sizes(draws, self.widths, dim=1)
         soft = [
             torch.softmax((block + part) / temperature, dim=1)
-            for block, part in zip(
-                blocks, torch.split_with_sizes(noise, self.widths, dim=1), strict=True
-            )
+            for block, part in zip(blocks, parts, strict=True)
         ]
         return torch.cat([torch.tanh(scalars), *soft], dim=1)
 
@@ -207,17 +221,4 @@ class Layout:
     def draw(self, logits: Tensor, source: torch.Generator) -> Tensor:
         """Choices drawn from their softmax, as one-hot blocks; scalars as they are."""
         scalars, blocks = self.split(logits)
-        hot = []
-        for block in blocks:
-            chosen = (block + gumbel(block.shape, source, block.device)).argmax(1)
-            hot.append(nn.functional.one_hot(chosen, block.shape[1]).to(block.dtype))
-        return torch.cat([scalars, *hot], dim=1)
-
-
-def _drawn(layer: Any, bound: float, source: torch.Generator) -> Any:
-    """A layer made without weights, so that the global generator is not touched, with weights."""
-    layer = layer.to_empty(device="cpu")
-    with torch.no_grad():
-        for values in layer.parameters():
-            values.copy_((2 * torch.rand(values.shape, generator=source) - 1) * bound)
-    return layer
+        return torch.cat([scalars, *(draw_one_hot(block, source) for block in blocks)], dim=1)

@@ -1,34 +1,39 @@
-"""Which way to train with completed columns: judged on held-out common rows, and blended."""
+"""Which way to train with completed columns: judged on held-out common rows, and blended.
+
+Holds, learns: as in downstream.py. All comparing is local at the given party, who holds the label.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import expit, softmax
 
 from vfsl.channel import Channel, run_together
-from vfsl.completion.bases import of_model
-from vfsl.completion.columns import filled_by_baseline
-from vfsl.completion.comparing import comparison
-from vfsl.completion.completed import Completion, whole_table
-from vfsl.completion.downstream import WAYS, Downstream, Trained, Way, label_of
-from vfsl.completion.ensembles import blank
-from vfsl.completion.selection import Floats
-from vfsl.completion.sides import Side
+from vfsl.completion.bases import scores_of_model
+from vfsl.completion.comparing import (
+    blend_weights,
+    compare_ways,
+    measure_score,
+    row_losses,
+    start_weights,
+)
+from vfsl.completion.completed import Completion
+from vfsl.completion.downstream import WAYS, Downstream, Task, Trained, Way, make_fills, read_label
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError
 from vfsl.estimators.trees import XGB, TreeModel
+from vfsl.federation import Federation
 from vfsl.parts import Part, Roles, Rows, places_in_training, scores_with_kept
-from vfsl.values import Array
+from vfsl.site import Site
+from vfsl.values import Array, Floats
 
-# How strongly blend weights are drawn to their start, in rows' worth of loss: a few hundred common
-# rows cannot tell ways apart that differ by a hundredth of AUC, and the mean of several is safe.
-PULL = 20.0
+_SMALL_TREES = XGB(n_estimators=60, max_depth=4, learning_rate=0.08)
 
 
 @dataclass(eq=False)
@@ -48,6 +53,8 @@ class Advice:
         Score of the blend above the label holder's own columns alone.
     text : str
         The same as a sentence.
+    trained : dict by party, then by way
+        The models; at the label holder its own shares only, in a simulation those of both.
     """
 
     table: pd.DataFrame
@@ -57,10 +64,10 @@ class Advice:
     text: str
     label: tuple[str, str]
     model: Downstream
-    trained: Mapping[str, Mapping[str, Trained]]
+    trained: dict[str, dict[str, Trained]]
     classes: Array | None
 
-    def predict(self, fed: Any, way: str | None = None) -> Floats:
+    def predict(self, fed: Federation, way: str | None = None) -> Floats:
         """Scores of the aligned rows of a federation: both parties have these rows.
 
         Of rows that the ways were trained on the label holder has the scores: only others are
@@ -80,33 +87,31 @@ class Advice:
         """
         given = self.label[0]
         missing = next(party for party in self.trained if party != given)
-        roles = _roles(fed, given, missing)
         weights = self.weights if way is None else pd.Series({way: 1.0})
         chosen = {str(name): float(weight) for name, weight in weights.items() if weight > 0}
-        names = list(chosen)
         parts = {
             party: Part(fed.tables[party], fed.share(party).overlap) for party in (given, missing)
         }
-        places = {name: self._places(name, parts) for name in names}
+        places = {name: self._places(name, parts) for name in chosen}
         new = np.any([each < 0 for each in places.values()], axis=0)
-        jobs: dict[str, Callable[[Channel], Any]] = {}
-        for party in roles.everyone if new.any() else ():
-            part = None
-            if party in parts:
-                part = Part(parts[party].table, parts[party].rows[new])
-            mine = self.trained.get(party, {})
-            jobs[party] = partial(
-                self.model.score_rows, part=part, trained=mine, roles=roles, ways=names
-            )
-        settings = {"ways": names, "new rows": int(new.sum())}
-        answers, report = fed.run("predict downstream", jobs, settings)
-        report()
-        found = answers.get(given, {})
+        own = {
+            party: {"part": replace(part, rows=part.rows[new]), "trained": self.trained[party]}
+            for party, part in parts.items()
+        }
+        ask = partial(
+            score_ways,
+            model=self.model,
+            given=given,
+            missing=missing,
+            ways=list(chosen),
+            new=int(new.sum()),
+        )
+        found = fed.play(ask, own=own)[given]
         scores = {
             name: self._with_kept(name, np.where(new, -1, places[name]), found.get(name))
-            for name in names
+            for name in chosen
         }
-        return self._answer(sum(chosen[name] * scores[name] for name in names))
+        return self._answer(sum(chosen[name] * scores[name] for name in chosen))
 
     def predict_alone(self, table: PartyTable) -> Floats:
         """For rows that only the label holder has: by its own columns, without any message.
@@ -119,11 +124,10 @@ class Advice:
             As of `predict`.
         """
         given = self.label[0]
-        part = Part(table, np.arange(len(table), dtype=np.int64))
         names = [way.name for way in self.model.ways if way.fill is None]
         job = partial(
             self.model.score_rows,
-            part=part,
+            part=Part(table, np.arange(len(table), dtype=np.int64)),
             trained=self.trained[given],
             roles=Roles(given, (), f"no key beside {given}"),
             ways=names,
@@ -133,20 +137,19 @@ class Advice:
     def _places(self, name: str, parts: Mapping[str, Part]) -> Rows:
         """Where in the training of a way each row was, −1 for a new one."""
         shares = {
-            party: ways[name].share
+            party: share
             for party, ways in self.trained.items()
-            if party in parts and name in ways
+            if name in ways and (share := ways[name].share) is not None
         }
-        present = {party: share for party, share in shares.items() if share is not None}
-        taking_part = {party: parts[party] for party in present}
-        return places_in_training(present, taking_part, self.label[0])
+        taking_part = {party: parts[party] for party in shares}
+        return places_in_training(shares, taking_part, self.label[0])
 
     def _with_kept(self, name: str, places: Rows, answer: Floats | None) -> Floats:
         """Scores of all rows by a way's model of all rows."""
         held = self.trained[self.label[0]][name].share
         if held is None:
             raise ConfigError(f"The way {name!r} was not trained.")
-        kept = None if held.scores is None else of_model(held.scores, held, -1)
+        kept = None if held.scores is None else scores_of_model(held.scores, held, -1)
         return scores_with_kept(replace(held, scores=kept), places, answer)
 
     def _answer(self, scores: Any) -> Floats:
@@ -158,9 +161,12 @@ class Advice:
         return np.asarray(softmax(found, axis=1))
 
 
+# ---- training and scoring the ways, party by party ----------------------------------------------
+
+
 def recommend(
     completion: Completion,
-    fed: Any,
+    fed: Federation,
     given: str,
     missing: str,
     *,
@@ -187,116 +193,156 @@ def recommend(
     -------
     Advice
     """
-    table = fed.tables[given]
-    column = _label_column(table, label, missing, fed)
-    share = fed.share(given)
-    side = Side(table, share.overlap, share.rest)
-    target, task = label_of(table, column, side.rows)
-    model = Downstream(_base(base, task), ways, folds)
-    roles = _roles(fed, given, missing)
-    theirs = fed.share(missing).overlap
-    own: dict[str, dict[str, Any]] = {
-        given: {"side": side, "target": target},
-        missing: {
-            "side": Side(completion.common, np.arange(len(theirs)), np.empty(0, dtype=np.int64)),
-            "tables": fills(completion, fed.private_rng(missing, "draws")),
-            "confidence": completion.row_confidence.to_numpy(),
-        },
-    }
-    jobs: dict[str, Callable[[Channel], Any]] = {
-        party: partial(
-            model.train,
-            roles=roles,
-            rng=fed.private_rng(party, "downstream"),
-            **own.get(party, {"side": None}),
+    if label is None and not fed.tables[given].labels and fed.tables[missing].labels:
+        raise ConfigError(
+            f"recommend judges ways to use {given}'s remaining rows, so it needs a label at "
+            f"{given}; only {missing} has one, and for common rows only: train on those."
         )
-        for party in roles.everyone
-    }
-    settings = {"label": [given, column], "model": model.base.name, "folds": folds}
-    settings |= {"ways": [way.name for way in ways], "scheme": roles.scheme}
-    trained, report = fed.run("downstream", jobs, settings)
-    advice = judged(trained, model, target[: len(side.overlap)], task, (given, column), missing)
-    report(
-        metrics={name: float(score) for name, score in advice.table["score"].items()},
-        details=_compared(advice, trained[given], target[: len(side.overlap)], missing),
-    )
+    options: dict[str, Any] = {"label": label, "base": base, "folds": folds, "ways": ways}
+    own = {missing: {"completion": replace(completion, adviser=None)}}
+    found = fed.play(partial(advise, given=given, missing=missing, **options), own=own)
+    advice: Advice = found[given]
+    advice.trained[missing] = found[missing]
     return advice
 
 
-def _compared(
-    advice: Advice, trained: Mapping[str, Trained], truth: Array, missing: str
-) -> dict[str, Any]:
-    """All ways with bounds, for the report."""
-    held = {name: one.held for name, one in trained.items() if one.held is not None}
-    weights = advice.weights
-    blend = sum(weights[name] * held[name] for name in held if weights[name] > 0)
-    classes = advice.classes
-    codes = truth.astype(float) if classes is None else np.searchsorted(classes, truth)
-    by_fill = {way.fill: way.name for way in reversed(advice.model.ways) if way.rest}
-    found = comparison(
-        {**held, "blend": np.asarray(blend)},
-        codes,
-        None if classes is None else len(classes),
-        alone=by_fill.get(None),
-        missing=by_fill.get("nothing"),
-        completed=by_fill.get("gated", by_fill.get("completed")),
-        best="blend",
-        measure=advice.measure,
-        parties=(advice.label[0], missing),
+def advise(
+    site: Site,
+    channel: Channel,
+    given: str,
+    missing: str,
+    completion: Completion | None = None,
+    *,
+    label: str | None = None,
+    base: TreeModel | None = None,
+    folds: int = 5,
+    ways: Sequence[Way] = WAYS,
+) -> Advice | dict[str, Trained] | None:
+    """One party's side of `recommend`.
+
+    Parameters
+    ----------
+    completion : Completion, optional
+        At the missing party.
+
+    Returns
+    -------
+    Advice, dict or None
+        At the given party the advice, at the missing party its models by way.
+    """
+    roles = _make_roles(site, given, missing)
+    if site.me not in roles.everyone:
+        return None
+    model = Downstream(base or _SMALL_TREES, ways, folds)
+    settings: dict[str, Any] = {"model": model.base.name, "folds": folds}
+    settings |= {"ways": [way.name for way in ways], "scheme": roles.scheme}
+    if site.me == given:
+        table, share = site.own_table(), site.rows()
+        column = _find_label(table, label)
+        rows, common = np.concatenate([share.overlap, share.rest]), len(share.overlap)
+        target, task = read_label(table, column, rows)
+        model = replace(model, base=_with_task(model.base, task))
+        part = site.part((given, column))
+        if part is not None:
+            part = replace(part, target=target[:common], rest_target=target[common:])
+        settings = {"label": [given, column], **settings}
+        with site.records("downstream", channel, settings) as outcome:
+            rng = site.private_rng("downstream")
+            trained = model.train(channel, part, roles=roles, rng=rng)
+            advice, comparison = judge_ways(
+                trained, model, target[:common], task, (given, column), missing
+            )
+            scores = advice.table["score"]
+            outcome.metrics = {str(name): float(score) for name, score in scores.items()}
+            outcome.details = comparison
+        return advice
+    more: dict[str, Any] = {}
+    part = None
+    if site.me == missing:
+        if completion is None:
+            raise ConfigError(f"Party {missing!r} needs its completion to advise on it.")
+        common = len(completion.common)
+        part = Part(completion.common, np.arange(common, dtype=np.int64))
+        more["fills"] = make_fills(completion, site.private_rng("draws"))
+        more["confidence"] = completion.row_confidence.to_numpy()
+    with site.records("downstream", channel, settings):
+        rng = site.private_rng("downstream")
+        trained = model.train(channel, part, roles=roles, rng=rng, **more)
+    return trained if site.me == missing else None
+
+
+def score_ways(
+    site: Site,
+    channel: Channel,
+    model: Downstream,
+    given: str,
+    missing: str,
+    ways: Sequence[str],
+    new: int,
+    part: Part | None = None,
+    trained: Mapping[str, Trained] | None = None,
+) -> dict[str, Floats]:
+    """One party's side of scoring new rows by some ways; the scores at the given party."""
+    roles = _make_roles(site, given, missing)
+    if site.me not in roles.everyone:
+        return {}
+    with site.records("predict downstream", channel, {"ways": list(ways), "new rows": new}):
+        if not new:
+            return {}
+        return model.score_rows(channel, part, trained or {}, roles=roles, ways=ways)
+
+
+def _make_roles(site: Site, given: str, missing: str) -> Roles:
+    return replace(site.roles(given, "trees"), feature_holders=(missing,))
+
+
+def _with_task(base: TreeModel, task: Task) -> TreeModel:
+    """The model for that kind of label; only the label holder knows it, and only it needs to."""
+    if base.scores_are != "logit" and base.task != "regression" and task != "regression":
+        raise ConfigError(
+            "The base parameter of recommend must be boosted trees, whose scores blend as logits. "
+            f"Got {type(base).__name__} instead."
+        )
+    return replace(base, task=task)
+
+
+def _find_label(table: PartyTable, label: str | None) -> str:
+    if label is not None and label in table.columns:
+        return label
+    if label is None and len(table.labels) == 1:
+        return table.labels[0]
+    raise ConfigError(
+        f"The label parameter of recommend must be a column of party {table.party}: "
+        f"{', '.join(table.labels) or 'it has no label'}. Got {label!r} instead."
     )
-    shares = {str(name): float(weight) for name, weight in weights.items()}
-    return found | {"weights": shares, "advice": advice.text}
 
 
-def fills(completion: Completion, rng: np.random.Generator) -> dict[str, PartyTable]:
-    """The missing party's columns for all rows, by what remaining rows carry."""
-    names = list(completion.columns)
-    completed = whole_table(completion, names)
-    others = len(completion.ids)
-    means = {
-        name: filled_by_baseline(column.target, others, completion.folds, "low", "mean")
-        for name, column in completion.columns.items()
-    }
-    draws = {name: column.drawn(rng) for name, column in completion.columns.items()}
-    mean, drawn = (
-        whole_table(replace(completion, columns=columns), names) for columns in (means, draws)
-    )
-    common = len(completion.common)
-    weak = [name for name, column in completion.columns.items() if not column.helps]
-    return {
-        "completed": completed,
-        "mean": mean,
-        "drawn": drawn,
-        "nothing": _without(completed, common, names),
-        "gated": _without(completed, common, weak),
-    }
+# ---- judging and blending -----------------------------------------------------------------------
 
 
-def judged(
-    trained: Mapping[str, Mapping[str, Trained]],
+def judge_ways(
+    trained: dict[str, Trained],
     model: Downstream,
     truth: Array,
-    task: str,
+    task: Task,
     label: tuple[str, str],
     missing: str,
-) -> Advice:
-    """Compare the ways on held-out common rows."""
+) -> tuple[Advice, dict[str, Any]]:
+    """The advice from held-out scores of common rows, and what the report shows of all ways."""
     given = label[0]
-    held = {name: one.held for name, one in trained[given].items() if one.held is not None}
+    held = {name: one.held for name, one in trained.items() if one.held is not None}
     classes = None if task == "regression" else np.unique(truth)
     codes = truth.astype(float) if classes is None else np.searchsorted(classes, truth)
-    parts = [way.name for way in model.ways if way.blends and way.name in held]
-    scores = np.stack([held[name] for name in parts])
-    start = start_weights([way for way in model.ways if way.name in parts])
-    weights = blend_weights(scores, codes, classes is not None, start)
-    blended = np.tensordot(weights, scores, axes=1)
-    every = {**held, "blend": blended}
+    parts = [way for way in model.ways if way.blends and way.name in held]
+    scores = np.stack([held[way.name] for way in parts])
+    weights = blend_weights(scores, codes, classes is not None, start_weights(parts))
+    every = {**held, "blend": np.tensordot(weights, scores, axes=1)}
     losses = {name: row_losses(one, codes, classes is not None) for name, one in every.items()}
     best = min(held, key=lambda name: float(losses[name].mean()))
-    measure = _measure_name(classes)
+    measure = "R²" if classes is None else ("AUC" if len(classes) == 2 else "accuracy")
     table = pd.DataFrame(
         {
-            "score": {name: _measured(one, codes, classes) for name, one in every.items()},
+            "score": {name: measure_score(one, codes, classes) for name, one in every.items()},
             "loss": {name: float(loss.mean()) for name, loss in losses.items()},
             "loss above the best": {
                 name: float((loss - losses[best]).mean()) for name, loss in losses.items()
@@ -307,120 +353,32 @@ def judged(
             },
         }
     )
-    named = pd.Series(weights, index=parts, name="weight").reindex(list(held), fill_value=0.0)
+    named = pd.Series(weights, index=[way.name for way in parts], name="weight")
+    named = named.reindex(list(held), fill_value=0.0)
     table["weight"] = named.reindex(table.index)
     alone = next((way.name for way in model.ways if way.fill is None), None)
     scored = table["score"].astype(float)
     gain = float(scored["blend"] - scored[alone]) if alone is not None else float("nan")
-    shares = {party: trained[party] for party in (given, missing)}
-    text = _sentence(table, named, measure, gain, given, missing)
-    return Advice(table, named, measure, gain, text, label, model, shares, classes)
-
-
-def start_weights(ways: Sequence[Way]) -> Floats:
-    """Equal weights, but ways that fill by the same means share one: they err together."""
-    family = ["completed" if way.fill == "gated" else way.fill for way in ways]
-    sizes = np.array([family.count(name) for name in family], dtype=np.float64)
-    return np.asarray(1.0 / (sizes * len(set(family))))
-
-
-def blend_weights(
-    scores: Floats, codes: Array, classes: bool, start: Floats, pull: float = PULL
-) -> Floats:
-    """Weights of ways, adding up to 1, with the least held-out loss of their blended scores.
-
-    Drawn to the start by ``pull`` rows' worth of loss.
-    """
-    from scipy.optimize import minimize
-
-    count = len(scores)
-    scale = 1.0 if classes else max(float(np.var(codes)), 1e-300)
-
-    def loss(weights: Floats) -> float:
-        blended = np.tensordot(weights, scores, axes=1)
-        total = float(row_losses(blended, codes, classes).sum()) / scale
-        return total + pull * float(((weights - start) ** 2).sum())
-
-    found = minimize(
-        loss,
-        start,
-        method="SLSQP",
-        bounds=[(0.0, 1.0)] * count,
-        constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1.0},
+    text = _advise_in_words(table, named, measure, gain, given, missing)
+    advice = Advice(table, named, measure, gain, text, label, model, {given: trained}, classes)
+    by_fill = {way.fill: way.name for way in reversed(model.ways) if way.rest}
+    blend = sum(named[name] * held[name] for name in held if named[name] > 0)
+    comparison = compare_ways(
+        {**held, "blend": np.asarray(blend)},
+        codes,
+        None if classes is None else len(classes),
+        alone=by_fill.get(None),
+        missing=by_fill.get("nothing"),
+        completed=by_fill.get("gated", by_fill.get("completed")),
+        best="blend",
+        measure=measure,
+        parties=(given, missing),
     )
-    weights = np.where(found.x < 1e-3, 0.0, found.x)
-    return np.asarray(weights / weights.sum())
+    comparison["weights"] = {str(name): float(weight) for name, weight in named.items()}
+    return advice, comparison | {"advice": text}
 
 
-def row_losses(scores: Floats, codes: Array, classes: bool) -> Floats:
-    """−log of the true class's probability, or the squared error, of each row."""
-    if not classes:
-        return np.asarray((scores[:, 0] - codes) ** 2)
-    if scores.shape[1] == 1:
-        sign = np.where(codes == 1, -1.0, 1.0)
-        return np.asarray(np.logaddexp(0.0, sign * scores[:, 0]))
-    return np.asarray(-log_softmax(scores, axis=1)[np.arange(len(codes)), codes.astype(np.int64)])
-
-
-def _roles(fed: Any, given: str, missing: str) -> Roles:
-    roles: Roles = fed.roles(given, "trees")
-    return replace(roles, feature_holders=(missing,))
-
-
-def _base(base: TreeModel | None, task: Literal["classes", "regression"]) -> TreeModel:
-    if base is None:
-        return XGB(task=task, n_estimators=60, max_depth=4, learning_rate=0.08)
-    if base.scores_are != "logit" and base.task != "regression" and task != "regression":
-        raise ConfigError(
-            "The base parameter of recommend must be boosted trees, whose scores blend as logits. "
-            f"Got {type(base).__name__} instead."
-        )
-    return replace(base, task=task)
-
-
-def _label_column(table: PartyTable, label: str | None, missing: str, fed: Any) -> str:
-    if label is not None and label in table.columns:
-        return label
-    if label is None and len(table.labels) == 1:
-        return table.labels[0]
-    if label is None and fed.tables[missing].labels:
-        raise ConfigError(
-            f"recommend judges ways to use {table.party}'s remaining rows, so it needs a label at "
-            f"{table.party}; only {missing} has one, and for common rows only: train on those."
-        )
-    raise ConfigError(
-        f"The label parameter of recommend must be a column of party {table.party}: "
-        f"{', '.join(table.labels) or 'it has no label'}. Got {label!r} instead."
-    )
-
-
-def _without(table: PartyTable, common: int, names: Sequence[str]) -> PartyTable:
-    """The table with these columns missing on remaining rows."""
-    frame = table.frame.copy()
-    for name in names:
-        rest = blank(frame[name], len(frame) - common)
-        known = frame[name].iloc[:common].astype(rest.dtype)
-        frame[name] = pd.concat([known, rest], ignore_index=True)
-    return PartyTable(table.party, table.ids, frame, dict(table.kinds))
-
-
-def _measure_name(classes: Array | None) -> str:
-    if classes is None:
-        return "R²"
-    return "AUC" if len(classes) == 2 else "accuracy"
-
-
-def _measured(scores: Floats, codes: Array, classes: Array | None) -> float:
-    from sklearn.metrics import r2_score, roc_auc_score
-
-    if classes is None:
-        return float(r2_score(codes, scores[:, 0]))
-    if len(classes) == 2:
-        return float(roc_auc_score(codes, scores[:, 0]))
-    return float((scores.argmax(axis=1) == codes).mean())
-
-
-def _sentence(
+def _advise_in_words(
     table: pd.DataFrame,
     weights: pd.Series[float],
     measure: str,

@@ -1,4 +1,4 @@
-"""The completers that every other must beat: mean and mode, and hot-deck."""
+"""Completers without networks of their own: mean and mode, hot-deck, and samples of a generator."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from vfsl.completion.base import Completed, Filling, Table, as_table
+from vfsl.completion.base import Completed, Filling, Generator, Table, as_table, columns_to_fill
 from vfsl.data import Encoder, PartyTable, codes
-from vfsl.data.checks import check_rng
+from vfsl.data.checks import check_rng, counted
 from vfsl.data.codes import CategoryCode, NumericCode
 from vfsl.errors import ConfigError, DataError
+from vfsl.params import check_params, documented, param
 from vfsl.values import Array
 
 _CHUNK = 1_000  # rows whose distances to all donors are in memory at a time
+_FEWEST_ROWS = 20
 
 
 @dataclass
@@ -27,7 +29,9 @@ class MeanMode:
     Attributes
     ----------
     encoder_ : Encoder
-        Means and frequencies of the known cells.
+        Means of the known cells.
+    frequencies_ : dict of str to array
+        Of each category, by column.
     """
 
     def fit(self, table: Table, rng: np.random.Generator) -> Self:
@@ -35,11 +39,12 @@ class MeanMode:
         known = as_table(table, "MeanMode")
         check_rng("MeanMode.fit", rng)
         self.encoder_ = Encoder(missing="keep").fit(known)
-        self.frequencies_ = {
-            code.name: _frequencies(known, code)
-            for code in self.encoder_.codes_
-            if isinstance(code, CategoryCode)
-        }
+        self.frequencies_: dict[str, Array] = {}
+        for code in self.encoder_.codes_:
+            if isinstance(code, CategoryCode):
+                places = codes.positions(known.column(code.name).dropna(), code.levels)
+                counts = np.bincount(places, minlength=len(code.levels)).astype(np.float64)
+                self.frequencies_[code.name] = counts / max(counts.sum(), 1.0)
         return self
 
     def complete(self, table: Table, rng: np.random.Generator) -> Completed:
@@ -48,41 +53,35 @@ class MeanMode:
             raise ConfigError("MeanMode is not fitted yet: call fit first.")
         asked = as_table(table, "MeanMode")
         filling = Filling(asked)
-        ones = np.ones(len(asked))
         for code in columns_to_fill(self.encoder_, asked):
             if isinstance(code, NumericCode):
-                block = np.zeros((len(asked), 1))
                 # Of a column without any value nothing is known, and its cells stay missing.
                 mean, spread = (code.mean, code.deviation) if code.seen else (np.nan, np.nan)
-                column = codes.restore_numbers(block, code, clip=True)
-                filling.number(code.name, column, mean * ones, spread * ones, code.deviation)
-            elif isinstance(code, CategoryCode):
+                filling.fill_number(code, np.full(len(asked), mean), spread)
+            else:
                 chances = np.tile(self.frequencies_[code.name], (len(asked), 1))
-                filling.category(code.name, restored(chances, code), list(code.levels), chances)
-        return filling.done()
+                filling.fill_category(code, chances)
+        return filling.finish()
 
 
+@documented
 @dataclass
 class HotDeck:
     """Fill the missing cells of a row from one donor row, drawn at random.
 
-    Parameters
-    ----------
-    neighbours : int, optional
-        Draw the donor among that many nearest rows by the known cells; None draws among all
-        donors. Donors have all the cells that the row lacks.
+    Donors have all the cells that the row lacks.
     """
 
-    neighbours: int | None = None
+    neighbours: int | None = param(
+        None,
+        "Draw the donor among so many rows that are nearest by the known cells; None: among all.",
+        ge=1,
+    )
 
     def fit(self, table: Table, rng: np.random.Generator) -> Self:
         """Keep the donors."""
         check_rng("HotDeck.fit", rng)
-        if self.neighbours is not None and self.neighbours < 1:
-            raise ConfigError(
-                "The neighbours parameter of HotDeck must be None or at least 1. "
-                f"Got {self.neighbours!r} instead."
-            )
+        check_params(self)
         self.donors_ = as_table(table, "HotDeck")
         self.encoder_ = Encoder(missing="keep").fit(self.donors_)
         self._points = self.encoder_.transform(self.donors_).matrix
@@ -96,33 +95,28 @@ class HotDeck:
         check_rng("HotDeck.complete", rng)
         columns = columns_to_fill(self.encoder_, asked)
         names = [code.name for code in self.encoder_.codes_ if code.name in asked.kinds]
-        absent = asked.frame[names].isna().to_numpy()
         chosen = np.zeros(len(asked), dtype=np.intp)
         has = self.donors_.frame[names].notna().to_numpy()
-        points = _points(self.encoder_, asked) if self.neighbours else np.empty((len(asked), 0))
+        points = self._locate(asked) if self.neighbours else np.empty((len(asked), 0))
+        absent = asked.frame[names].isna().to_numpy()
         patterns, which = np.unique(absent, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
             rows = np.flatnonzero(which.ravel() == number)
             if pattern.any():
-                chosen[rows] = self._donors(has, pattern, points[rows], rng)
+                able = np.flatnonzero(has[:, pattern].all(axis=1))
+                chosen[rows] = self._draw_donors(able, points[rows], rng)
         filling = Filling(asked)
         for code in columns:
             given = self.donors_.column(code.name).iloc[chosen].reset_index(drop=True)
             if isinstance(code, NumericCode):
-                numbers = codes.as_floats(given)
-                unknown = np.full(len(asked), np.nan)
-                filling.number(code.name, given, numbers, unknown, code.deviation)
-            elif isinstance(code, CategoryCode):
+                filling.fill_number(code, codes.as_floats(given), np.nan, given)
+            else:
                 places = codes.positions(given, code.levels)
-                hot = codes.one_hot(places, places < 0, max(len(code.levels), 1))
-                filling.category(code.name, given, list(code.levels), hot[:, : len(code.levels)])
-                filling.confidence[code.name] = np.where(
-                    asked.column(code.name).isna(), np.nan, 1.0
-                )
-        return filling.done()
+                hot = codes.one_hot(places, places < 0, len(code.levels))
+                filling.fill_category(code, hot, given, sure=False)
+        return filling.finish()
 
-    def _donors(self, has: Array, pattern: Array, points: Array, rng: np.random.Generator) -> Array:
-        able = np.flatnonzero(has[:, pattern].all(axis=1))
+    def _draw_donors(self, able: Array, points: Array, rng: np.random.Generator) -> Array:
         if not able.size:
             raise DataError(
                 "HotDeck has no donor row with all the cells that some rows lack; use MeanMode."
@@ -143,47 +137,95 @@ class HotDeck:
             able[nearest[np.arange(len(points)), rng.integers(0, count, len(points))]]
         )
 
+    def _locate(self, asked: PartyTable) -> Array:
+        """The asked rows in the donors' coordinates; columns that they lack are missing."""
+        matrix = np.full((len(asked), len(self.encoder_.names)), np.nan)
+        empty = {name for name in asked.features if asked.column(name).isna().all()}
+        partial = Encoder(missing="keep")
+        partial.codes_ = [c for c in self.encoder_.codes_ if c.name in {*asked.kinds} - empty]
+        partial.party_, partial.findings_ = asked.party, []
+        encoded = partial.transform(asked)
+        for name, where in encoded.groups.items():
+            matrix[:, self.encoder_.groups[name]] = encoded.matrix[:, where]
+        return matrix
 
-def columns_to_fill(encoder: Encoder, asked: PartyTable) -> list[NumericCode | CategoryCode]:
-    """The learned columns that a table has; its other columns are refused."""
-    known = {code.name: code for code in encoder.codes_}
-    for name in asked.features:
-        if name not in known:
-            raise DataError(f"Column {name!r} was not in the table that the completer learned.")
-        # A column without any cell has the kind that pandas happened to give it.
-        learned = known[name].kind
-        if asked.kinds[name] is not learned and asked.column(name).notna().any():
+
+@documented
+@dataclass
+class GeneratorCompleter:
+    """Complete a table by many samples of a generator under the known cells of each row.
+
+    The generator learns from the rows without a missing cell.
+    """
+
+    generator: Generator
+    draws: int = param(
+        20, "Samples per incomplete row: their mean and deviation, and their frequencies.", ge=1
+    )
+
+    def fit(self, table: Table, rng: np.random.Generator) -> Self:
+        """Let the generator learn from the complete rows."""
+        check_params(self)
+        check_rng("GeneratorCompleter.fit", rng)
+        name = type(self.generator).__name__
+        known = as_table(table, name)
+        rows = np.flatnonzero(known.frame[known.features].notna().to_numpy().all(axis=1))
+        if len(rows) < _FEWEST_ROWS:
             raise DataError(
-                f"Column {name!r} of party {asked.party} must be {learned}, as in training. Got "
-                f"{asked.kinds[name]} instead; declare its kind."
+                f"{name} learns from complete rows and needs at least {_FEWEST_ROWS}. Got "
+                f"{counted(len(rows), 'complete row')} instead; GAIN also learns from incomplete "
+                "ones."
             )
-    found = [known[name] for name in asked.features]
-    return [code for code in found if isinstance(code, NumericCode | CategoryCode)]
+        # The categories that can be given are those that the generator has seen.
+        self.encoder_ = Encoder(missing="keep").fit(known, rows)
+        self.generator.fit(known.take(rows), rng)
+        return self
 
+    def complete(self, table: Table, rng: np.random.Generator) -> Completed:
+        """Means, most frequent categories and their spread over the draws."""
+        return self._fill(table, rng, self.draws)
 
-def restored(chances: Array, code: CategoryCode) -> pd.Series[Any]:
-    """The most probable category of each row, in the column's type."""
-    if not code.used:
-        return codes.restore_categories(np.empty((len(chances), 0)), code)
-    hot = np.zeros_like(chances)
-    hot[np.arange(len(chances)), chances.argmax(axis=1)] = 1.0
-    return codes.restore_categories(hot, code)
+    def draw(self, table: Table, rng: np.random.Generator) -> pd.DataFrame:
+        """The table with its missing cells filled by one sample per row: for distributions."""
+        return self._fill(table, rng, 1).values
 
+    def _fill(self, table: Table, rng: np.random.Generator, draws: int) -> Completed:
+        if not hasattr(self, "encoder_"):
+            raise ConfigError("GeneratorCompleter is not fitted yet: call fit first.")
+        asked = as_table(table, type(self.generator).__name__)
+        check_rng("GeneratorCompleter.complete", rng)
+        columns = columns_to_fill(self.encoder_, asked)
+        frame = asked.frame[asked.features]
+        rows = np.flatnonzero(frame.isna().to_numpy().any(axis=1))
+        # All first draws, then all second ones…
+        given = pd.concat([self._seen(frame.iloc[rows])] * draws, ignore_index=True)
+        samples = self.generator.sample(len(given), rng, given=given)
+        filling = Filling(asked)
+        for code in columns:
+            sampled = samples[code.name]
+            if isinstance(code, NumericCode):
+                means, spread = np.full((2, len(asked)), np.nan)
+                if len(rows):
+                    drawn = codes.as_floats(sampled).reshape(draws, len(rows))
+                    means[rows] = drawn.mean(axis=0)
+                    spread[rows] = drawn.std(axis=0) if draws > 1 else np.nan
+                filling.fill_number(code, means, spread)
+            else:
+                chances = np.zeros((len(asked), len(code.levels)))
+                for places in codes.positions(sampled, code.levels).reshape(draws, len(rows)):
+                    able = places >= 0
+                    chances[rows[able], places[able]] += 1 / draws
+                filling.fill_category(code, chances)
+        return filling.finish()
 
-def _frequencies(table: PartyTable, code: CategoryCode) -> Array:
-    places = codes.positions(table.column(code.name).dropna(), code.levels)
-    counts = np.bincount(places, minlength=max(len(code.levels), 1)).astype(np.float64)
-    return np.asarray(counts[: len(code.levels)] / max(counts.sum(), 1.0))
-
-
-def _points(encoder: Encoder, asked: PartyTable) -> Array:
-    """The asked rows in the donors' coordinates; columns that they lack are missing."""
-    matrix = np.full((len(asked), len(encoder.names)), np.nan)
-    empty = {name for name in asked.features if asked.column(name).isna().all()}
-    present = [code for code in encoder.codes_ if code.name in {*asked.kinds} - empty]
-    partial = Encoder(missing="keep")
-    partial.codes_, partial.party_, partial.findings_ = present, asked.party, []
-    encoded = partial.transform(asked)
-    for name, where in encoded.groups.items():
-        matrix[:, encoder.groups[name]] = encoded.matrix[:, where]
-    return matrix
+    def _seen(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Categories that were not in training cannot be given; their cells stay as they are."""
+        columns: dict[str, Any] = {}
+        for code in self.encoder_.codes_:
+            if code.name not in frame.columns:
+                continue
+            values = frame[code.name]
+            if isinstance(code, CategoryCode):
+                values = values.where(codes.positions(values, code.levels) >= 0)
+            columns[code.name] = values
+        return pd.DataFrame(columns).reset_index(drop=True)

@@ -6,163 +6,264 @@ Learns  the missing party: in each round predictions of its own columns for the 
         remaining rows, one per column (per class but one of a category). Of a linear base they are
         linear combinations of the given party's columns: as many of them as the given party has
         columns show its table up to a linear map. The given party: nothing beyond what the base
-        shows it. See pieces.py.
+        shows it. See tasks.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from vfsl.channel import Channel, expect_integer
-from vfsl.completion.bases import ROWS_PER_COLUMN, Pair, as_chances, as_values, make_pair
-from vfsl.completion.calibrating import ClassScale, ErrorScale
-from vfsl.completion.found import (
+from vfsl.completion.bases import (
+    Components,
+    Pair,
+    as_chances,
+    make_context,
+    make_pair,
+    prepare_given,
+)
+from vfsl.completion.columns import Fold, Target
+from vfsl.completion.pseudo_labels import (
     ALL_MOVED,
     NOBODY,
     STOPPED,
+    ColumnModels,
     Found,
-    Outcome,
-    nothing_yet,
-    pose_targets,
-    split_by_target,
-)
-from vfsl.completion.pieces import (
-    ALL,
-    CLASSES,
-    DISCLOSURES,
-    NUMBERS,
-    OVERLAP,
-    REST,
-    Leader,
-    follow,
-)
-from vfsl.completion.selection import (
-    Floats,
-    class_confidence,
     spread_confidence,
-    step,
     value_confidence,
 )
-from vfsl.completion.sides import Components, Side, context_table, principal
-from vfsl.completion.targets import Target
+from vfsl.completion.tasks import (
+    ALL,
+    CLASSES,
+    COMMON,
+    DISCLOSURES,
+    NUMBERS,
+    REST,
+    Fitting,
+    follow,
+)
 from vfsl.data import PartyTable
-from vfsl.data.checks import check_choice, check_count, check_share
 from vfsl.errors import ConfigError, DataError, ProtocolError
+from vfsl.lead import Follower, Leader
+from vfsl.params import check_params, documented, param
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.store import Checkpoints
-from vfsl.values import Array
+from vfsl.values import Array, Floats
 
-# Which columns are next, how many are done, of how many.
-OnColumns = Callable[[Sequence[str], int, int], None]
+# Hears which columns come next, how many are done, and of how many.
+TellColumns = Callable[[str, int, int], None]
 # True ends the loop of a column: its rounds so far, the last one last.
 Stop = Callable[[Sequence[Mapping[str, Any]]], bool]
 
-CONFIDENCES = ("seed", "spread")
-CONTEXTS = ("none", "preliminary")
+_MOST = 1 << 40
 
 
+@documented
 @dataclass
 class VFPUM:
-    """Self-training across parties for columns that one of them lacks.
-
-    Parameters
-    ----------
-    base : {"linear", "rf", "gbdt", "xgb", "lgb"} or Pair
-        The federated estimator; a linear base trains all columns in the same rounds.
-    alpha : float
-        Least confidence of a pseudo-label (α).
-    k : float
-        The share of the confident rows that a round takes, rounded up.
-    rounds : int
-        Maximum number of rounds (T). 1 is a direct model of the common rows. Every further round
-        shows the missing party one more prediction per remaining row and column.
-    confidence : {"seed", "spread"}
-        For numbers: 1 − |ŷ − μ|/σ of the seeds, which favours predictions near the mean, or how
-        small an error is to be expected of the prediction (``errors`` of ``train``). Categories
-        use their largest probability.
-    context : {"none", "preliminary"}
-        Whether the missing party's other columns take part, on remaining rows by a first fill.
-    stop : callable, optional
-        A further rule: gets a column's rounds so far and says whether to end.
-    """
+    """Self-training across parties for columns that one of them lacks."""
 
     name: ClassVar[str] = "vfpu-m"
 
-    base: str | Pair = "linear"
-    alpha: float = 0.8
-    k: float = 0.1
-    rounds: int = 1
-    confidence: str = "seed"
-    context: str = "none"
-    stop: Stop | None = None
+    base: str | Pair = param(
+        "linear",
+        "The federated estimator: linear, rf, gbdt, xgb, lgb or a Pair. A linear base trains all "
+        "columns in the same rounds.",
+    )
+    alpha: float = param(0.8, "Least confidence of a pseudo-label (α).", ge=0, le=1)
+    k: float = param(
+        0.1, "The fraction of the confident rows that a round takes, rounded up.", gt=0, le=1
+    )
+    rounds: int = param(
+        1,
+        "Maximum number of rounds (T); 1 is a direct model of the common rows. Every further round "
+        "shows the missing party one more prediction per remaining row and column.",
+        ge=1,
+    )
+    confidence: Literal["seed", "spread"] = param(
+        "seed",
+        "For numbers: 1 − |ŷ − μ|/σ as in the papers ('seed'), which favours predictions near the "
+        "mean, or how small an error is to be expected of the prediction ('spread'). Categories "
+        "use their largest probability.",
+    )
+    context: Literal["none", "preliminary"] = param(
+        "none",
+        "Whether the missing party's other columns take part, on remaining rows by a first fill.",
+    )
+    stop: Stop | None = param(
+        None,
+        "A further rule: gets a column's rounds so far and says whether to end.",
+        option=False,
+    )
 
     def train(
         self,
         channel: Channel,
-        side: Side | None,
+        part: Part | None,
         *,
         roles: Roles,
         rng: np.random.Generator,
         columns: Sequence[str] = (),
         context: PartyTable | None = None,
-        errors: Mapping[str, ErrorScale] | None = None,
-        scales: Mapping[str, ClassScale] | None = None,
+        folds: Mapping[str, Fold] | None = None,
         kept: Checkpoints | None = None,
-        on_columns: OnColumns | None = None,
-    ) -> Outcome:
+        tell: TellColumns | None = None,
+    ) -> ColumnModels:
         """One party's side.
 
         Parameters
         ----------
-        side : Side or None
+        part : Part or None
             The party's table and rows; None at the key holder.
         columns : sequence of str
             At the missing party: the columns to predict.
         context : PartyTable, optional
             At the missing party: its columns for all rows, those of remaining rows preliminary.
-        errors : mapping, optional
-            At the missing party: how large an error to expect of a prediction, by numeric column.
-        scales : mapping, optional
-            At the missing party: how linear scores of a category become probabilities; without one
+        folds : mapping of column to Fold, optional
+            At the missing party: what it learned from held-out rows. How large an error to expect
+            of a number, and how linear scores of a category become probabilities; without a fold
             they count as probabilities themselves.
         kept : Checkpoints, optional
             Where this party keeps finished groups of columns, to go on from after a failure.
-        on_columns : callable, optional
+        tell : callable, optional
             At the missing party: hears which columns are next, how many are done, of how many.
         """
-        self.check()
+        check_params(self)
         pair = make_pair(self.base)
         channel = channel.within(self.name, DISCLOSURES)
+        kept = Checkpoints(None) if kept is None else kept
         if channel.me == roles.label_holder:
-            if side is None:
+            if part is None:
                 raise ConfigError(f"Party {channel.me!r} needs its table to complete it.")
-            leader = Leader(channel, pair, roles, rng, len(side.overlap), kept)
-            learned = _Learned(errors or {}, scales or {})
-            return self._lead(leader, side, columns, context, learned, on_columns)
+            fitting = Fitting(channel, pair, roles, rng, len(part.rows), kept)
+            return self._lead(fitting, part, columns, context, folds or {}, tell)
         components = None
-        if side is not None:
-            side, components = prepared(side, pair)
-        return Outcome({}, follow(channel, pair, side, roles, rng, kept), [], components)
+        if part is not None:
+            part, components = prepare_given(part, pair)
+        shares = follow(channel, pair, part, roles, rng, kept)
+        return ColumnModels(shares=shares, components=components)
+
+    def _lead(
+        self,
+        fitting: Fitting,
+        part: Part,
+        columns: Sequence[str],
+        context: PartyTable | None,
+        folds: Mapping[str, Fold],
+        tell: TellColumns | None,
+    ) -> ColumnModels:
+        targets = fitting.make_targets(part.table.take(part.rows), columns)
+        by_name = {target.name: target for target in targets}
+        too_rare = sorted(set(columns) - set(by_name))
+        if too_rare:
+            raise DataError(
+                f"Columns {', '.join(map(repr, too_rare))} of party {part.table.party} have values "
+                f"in too few common rows for a linear model of {fitting.columns} columns, whose "
+                "gradients could tell the other party which rows these are; use trees, or complete "
+                "them locally."
+            )
+        groups = group_columns(targets, fitting.pair, together=self.context == "none")
+        done = ColumnModels(groups=groups)
+        for number, names in enumerate(groups):
+            if tell is not None:
+                tell(name_columns(names), len(done.found), len(targets))
+            group = [by_name[name] for name in names]
+            content = fitting.load_group(number)
+            if content is None:
+                found, share = self._train_group(
+                    fitting, part.table.party, group, context, folds, number
+                )
+                content = {"found": [one.to_dict() for one in found], "share": share.to_dict()}
+                fitting.save_group(number, content)
+            else:
+                kept = zip(content["found"], group, strict=True)
+                found = [Found.from_dict(line, target) for line, target in kept]
+                share = ModelShare.from_dict(content["share"])
+            done.shares[number] = share
+            done.found |= {one.target.name: one for one in found}
+        fitting.end()
+        return done
+
+    def _train_group(
+        self,
+        fitting: Fitting,
+        party: str,
+        group: Sequence[Target],
+        context: PartyTable | None,
+        folds: Mapping[str, Fold],
+        number: int,
+    ) -> tuple[list[Found], ModelShare]:
+        """All rounds of columns that train together."""
+        pair, rows = fitting.pair, fitting.common + fitting.others
+        own = None if self.context == "none" else context
+        table = make_context(party, pair, rows, own, [target.name for target in group])
+        if own is not None and pair.linear:
+            table = Components.fit(table, fitting.common).transform(table)
+        scales = {name: fold.scale for name, fold in folds.items()}
+        found = [Found.start(one, fitting.others, scales.get(one.name)) for one in group]
+        open_ = list(found)
+        for turn in range(1, self.rounds + 1):
+            moved = any(one.moved.any() for one in found)
+            target, weights = pose_targets(found, linear=pair.linear)
+            share, scores = fitting.fit(
+                table,
+                target,
+                weights if moved or (weights[: fitting.common] != 1).any() else None,
+                classes=group[0].classes and not pair.linear,
+                train=ALL if moved else COMMON,
+                score=REST,
+                group=number,
+            )
+            for one, answer in zip(found, answers_of(pair, share, scores, found), strict=True):
+                if one in open_:
+                    self._take_answer(one, answer, folds.get(one.target.name))
+            open_ = [one for one in open_ if not self._ends(one, turn)]
+            if not open_:
+                break
+        return found, share
+
+    def _take_answer(self, one: Found, answer: Floats, fold: Fold | None) -> None:
+        """The round of one column: how sure its predictions are, and who gets a pseudo-label."""
+        waiting = one.waiting
+        if one.chances is not None:
+            guess = answer.argmax(axis=1).astype(np.float64)
+            one.chances[waiting] = answer[waiting]
+            sure = answer.max(axis=1)[waiting]
+        else:
+            guess = answer[:, 0]
+            if self.confidence == "spread" and fold is not None and fold.errors is not None:
+                expected = fold.errors.expected(guess)
+                sure = spread_confidence(expected, one.target.deviation)[waiting]
+            else:
+                sure = value_confidence(guess[waiting])
+        one.take_round(guess, sure, self.alpha, self.k)
+
+    def _ends(self, one: Found, turn: int) -> bool:
+        if not len(one.waiting):
+            one.stop_reason = ALL_MOVED
+        elif not one.rounds[-1]["chosen"]:
+            # The same model on the same rows would choose nobody again.
+            one.stop_reason = NOBODY
+        elif self.stop is not None and self.stop(one.rounds):
+            one.stop_reason = STOPPED
+        else:
+            return turn >= self.rounds
+        return True
 
     def score_rows(
-        self,
-        channel: Channel,
-        table: PartyTable | None,
-        outcome: Outcome,
-        *,
-        roles: Roles,
+        self, channel: Channel, part: Part | None, share: ColumnModels, *, roles: Roles
     ) -> dict[str, Floats]:
         """One party's side of predicting new rows of the given party.
 
         Parameters
         ----------
-        table : PartyTable or None
+        part : Part or None
             At the given party the new rows; None elsewhere.
-        outcome : Outcome
+        share : ColumnModels
             What this party has from training; the key holder's is empty.
 
         Returns
@@ -171,7 +272,7 @@ class VFPUM:
             At the missing party: numbers (rows,) or probabilities (rows, classes), by the last
             model of each column.
         """
-        self.check()
+        check_params(self)
         if self.context != "none":
             raise ConfigError(
                 "VFPUM can predict new rows only with context='none': the missing party has no "
@@ -179,249 +280,55 @@ class VFPUM:
             )
         pair = make_pair(self.base)
         channel = channel.within(self.name, DISCLOSURES)
-        given = roles.feature_holders[0]
         if channel.me == roles.label_holder:
-            return self._ask(channel, pair, outcome, roles)
-        rows = 0
-        if table is not None:
-            table = table if outcome.components is None else outcome.components.transform(table)
-            rows = len(table)
-        groups = sorted(outcome.shares)
-        if channel.me == given:
-            for party in (roles.label_holder, roles.key_holder):
-                channel.send(party, "rows", rows)
-                channel.send(party, "finished", len(groups))
-        else:
-            groups = list(range(_announced(channel, given)[1]))
-        for group in groups:
-            share = outcome.shares.get(group)
-            part = None if table is None else Part(table, np.arange(rows, dtype=np.int64))
-            order = channel.within(f"group {group}").receive(roles.label_holder, "work")
-            base = pair.of(classes=order.get("task") == CLASSES)
-            base.score_rows(channel.within(f"group {group}"), part, share, roles=roles)
+            return self._ask(channel, pair, share, roles)
+        if part is not None:
+            table = part.table.take(part.rows)
+            table = table if share.components is None else share.components.transform(table)
+            part = Part(table, np.arange(len(table), dtype=np.int64))
+            channel.send(roles.label_holder, "rows", len(table))
+            channel.send(roles.label_holder, "finished", len(share.shares))
+        for _, here, order in Follower(channel, roles.label_holder):
+            mine = share.shares.get(order.get("group", -1))
+            if part is not None and mine is None:
+                raise ProtocolError(
+                    f"Party {roles.label_holder!r} ordered unknown work.", roles.label_holder
+                )
+            base = pair.of(classes=order.get("do") == CLASSES)
+            base.score_rows(here, part, mine, roles=roles)
         return {}
 
     def _ask(
-        self, channel: Channel, pair: Pair, outcome: Outcome, roles: Roles
+        self, channel: Channel, pair: Pair, share: ColumnModels, roles: Roles
     ) -> dict[str, Floats]:
         given = roles.feature_holders[0]
-        rows, count = _announced(channel, given)
-        if count != len(outcome.groups):
+        rows, models = (
+            expect_integer(channel.receive(given, name), sender=given, name=name, low=0, high=_MOST)
+            for name in ("rows", "finished")
+        )
+        if models != len(share.groups):
             raise ProtocolError(
-                f"Party {given!r} has {count} models; expected {len(outcome.groups)}.", given
+                f"Party {given!r} has {models} models; expected {len(share.groups)}.", given
             )
+        leader = Leader(channel, (), (given, roles.key_holder))
+        part = Part(make_context(channel.me, pair, rows), np.arange(rows, dtype=np.int64))
         answers: dict[str, Floats] = {}
-        for group, names in enumerate(outcome.groups):
-            here = channel.within(f"group {group}")
-            found = [outcome.found[name] for name in names]
+        for group, names in enumerate(share.groups):
+            found = [share.found[name] for name in names]
             classes = found[0].target.classes and not pair.linear
-            for party in (given, roles.key_holder):
-                here.send(party, "work", {"task": CLASSES if classes else NUMBERS})
-            share = outcome.shares[group]
-            table = context_table(channel.me, None, rows, [], placeholder=not pair.linear)
-            part = Part(table, np.arange(rows, dtype=np.int64))
-            scores = np.asarray(pair.of(classes=classes).score_rows(here, part, share, roles=roles))
-            for one, answer in zip(found, answers_of(pair, share, scores, found), strict=True):
+            here = leader.order(CLASSES if classes else NUMBERS, group=group)
+            mine = share.shares[group]
+            scores = pair.of(classes=classes).score_rows(here, part, mine, roles=roles)
+            blocks = answers_of(pair, mine, np.asarray(scores), found)
+            for one, answer in zip(found, blocks, strict=True):
                 answers[one.target.name] = answer if one.target.classes else answer[:, 0]
+        leader.end()
         return answers
 
-    def _lead(
-        self,
-        leader: Leader,
-        side: Side,
-        columns: Sequence[str],
-        context: PartyTable | None,
-        learned: _Learned,
-        on_columns: OnColumns | None,
-    ) -> Outcome:
-        targets = leader.targets_of(side.table.take(side.overlap), columns)
-        too_rare = sorted(set(columns) - {target.name for target in targets})
-        if too_rare:
-            raise DataError(
-                f"Columns {', '.join(map(repr, too_rare))} of party {side.table.party} have values "
-                f"in too few common rows for a linear model of {leader.columns} columns, whose "
-                "gradients could tell the other party which rows these are; use trees, or complete "
-                "them locally."
-            )
-        outcome = Outcome({}, {}, groups_of(targets, leader.pair, together=self.context == "none"))
-        by_name = {target.name: target for target in targets}
-        for number, names in enumerate(outcome.groups):
-            if on_columns is not None:
-                on_columns(names, len(outcome.found), len(targets))
-            group = [by_name[name] for name in names]
-            if number < leader.resume and leader.kept is not None:
-                content = leader.kept.load(f"group {number}")
-                found = [
-                    Found.from_dict(one, target)
-                    for one, target in zip(content["found"], group, strict=True)
-                ]
-                outcome.shares[number] = ModelShare.from_dict(content["share"])
-            else:
-                found, share = self._loop(leader, side, group, context, learned, number)
-                outcome.shares[number] = share
-                if leader.kept is not None:
-                    content = {
-                        "found": [one.to_dict() for one in found],
-                        "share": share.to_dict(),
-                        "pieces": leader.pieces,
-                    }
-                    leader.kept.save(f"group {number}", content)
-            outcome.found |= {one.target.name: one for one in found}
-        leader.end()
-        return outcome
 
-    def _loop(
-        self,
-        leader: Leader,
-        side: Side,
-        group: Sequence[Target],
-        context: PartyTable | None,
-        learned: _Learned,
-        number: int,
-    ) -> tuple[list[Found], ModelShare]:
-        """All rounds of columns that train together."""
-        linear = leader.pair.linear
-        classes = group[0].classes and not linear
-        own = None if self.context == "none" else context
-        table = context_table(
-            side.table.party,
-            own,
-            leader.common + leader.others,
-            [target.name for target in group],
-            placeholder=not linear,
-        )
-        if own is not None and linear:
-            most = columns_for(leader.common)
-            table = Components.fit(table, leader.common, most).transform(table)
-        found = [
-            nothing_yet(target, leader.others, learned.scales.get(target.name)) for target in group
-        ]
-        open_: list[Found] = list(found)
-        share: ModelShare | None = None
-        for turn in range(1, self.rounds + 1):
-            moved = any(one.moves.moved.any() for one in found)
-            target, weights = pose_targets(found, linear=linear)
-            share, scores = leader.fit(
-                table,
-                target,
-                weights if moved or (weights[: leader.common] != 1).any() else None,
-                classes=classes,
-                train=ALL if moved else OVERLAP,
-                score=REST,
-                group=number,
-            )
-            answers = answers_of(leader.pair, share, scores, found)
-            for one, answer in zip(found, answers, strict=True):
-                if one in open_:
-                    self._round(one, turn, answer, learned.errors.get(one.target.name))
-            open_ = [one for one in open_ if not self._ended(one, turn)]
-            if not open_:
-                break
-        if share is None:
-            raise ConfigError("VFPU-M needs at least one round.")
-        return found, share
-
-    def _round(self, one: Found, number: int, answer: Floats, errors: ErrorScale | None) -> None:
-        """Confidence, candidates, choice and pseudo-labels of one round for one column."""
-        waiting = one.moves.waiting
-        if one.target.classes:
-            guess = answer.argmax(axis=1).astype(np.float64)
-            sure = class_confidence(answer)
-            if one.chances is not None:
-                one.chances[waiting] = answer[waiting]
-            now = sure[waiting]
-        else:
-            guess = answer[:, 0]
-            if self.confidence == "spread" and errors is not None:
-                sure = spread_confidence(errors.expected(guess), one.target.deviation)
-                now = sure[waiting]
-            else:
-                now = value_confidence(guess[waiting])
-        one.predicted = guess
-        one.confidence[waiting] = now
-        picked = step(one.moves, number, guess[waiting], now, self.alpha, self.k)
-        one.rounds.append(
-            {
-                "round": number,
-                "waiting": len(waiting),
-                "confident": len(picked.candidates),
-                "chosen": len(picked.chosen),
-                "least confidence": float(now.min()) if len(now) else None,
-            }
-        )
-
-    def _ended(self, one: Found, number: int) -> bool:
-        last = one.rounds[-1]
-        if not len(one.moves.waiting):
-            one.stop_reason = ALL_MOVED
-        elif not last["chosen"]:
-            # The same model on the same rows would choose nobody again.
-            one.stop_reason = NOBODY
-        elif self.stop is not None and self.stop(one.rounds):
-            one.stop_reason = STOPPED
-        else:
-            return number >= self.rounds
-        return True
-
-    def check(self) -> None:
-        """Refuse parameters that make no sense."""
-        make_pair(self.base)
-        check_share("VFPUM", "alpha", self.alpha)
-        check_share("VFPUM", "k", self.k)
-        if self.k == 0:
-            raise ConfigError("The k parameter of VFPUM must be above 0. Got 0 instead.")
-        check_count("VFPUM", "rounds", self.rounds, 1)
-        check_choice("VFPUM", "confidence", self.confidence, CONFIDENCES)
-        check_choice("VFPUM", "context", self.context, CONTEXTS)
-
-
-def _announced(channel: Channel, given: str) -> tuple[int, int]:
-    """How many rows and models the given party has."""
-    rows, models = (
-        expect_integer(channel.receive(given, name), sender=given, name=name, low=0, high=1 << 40)
-        for name in ("rows", "finished")
-    )
-    return rows, models
-
-
-def prepared(side: Side, pair: Pair) -> tuple[Side, Components | None]:
-    """The given party's columns as its base takes them."""
-    if not pair.linear:
-        return side, None
-    return principal(side, columns_for(len(side.overlap)))
-
-
-@dataclass(frozen=True)
-class _Learned:
-    """What the missing party knows of a base from held-out rows, by column."""
-
-    errors: Mapping[str, ErrorScale]
-    scales: Mapping[str, ClassScale]
-
-
-def answers_of(
-    pair: Pair, share: ModelShare, scores: Array, found: Sequence[Found]
-) -> list[Floats]:
-    """Predictions of columns that trained together: numbers (rows, 1), or probabilities."""
-    if pair.linear:
-        blocks = split_by_target(found, as_values(pair.numbers, share, scores))
-        return [
-            one.chances_of(block) if one.target.classes else block
-            for one, block in zip(found, blocks, strict=True)
-        ]
-    (one,) = found
-    base = pair.of(classes=one.target.classes)
-    if one.target.classes:
-        return [as_chances(base, share, scores, len(one.target.levels))]
-    return [as_values(base, share, scores)]
-
-
-def columns_for(common: int) -> int:
-    """How many columns a party may bring to a linear model."""
-    return max(common // ROWS_PER_COLUMN, 1)
-
-
-def groups_of(targets: Sequence[Target], pair: Pair, *, together: bool = True) -> list[list[str]]:
+def group_columns(
+    targets: Sequence[Target], pair: Pair, *, together: bool = True
+) -> list[list[str]]:
     """Which columns train in the same rounds: all of a linear base, else each alone.
 
     Those with unknown cells apart: they have row weights, which cost the others.
@@ -431,3 +338,42 @@ def groups_of(targets: Sequence[Target], pair: Pair, *, together: bool = True) -
     whole = [target.name for target in targets if target.known.all()]
     holed = [target.name for target in targets if not target.known.all()]
     return [group for group in (whole, holed) if group]
+
+
+def name_columns(names: Sequence[str]) -> str:
+    """Columns that train together, in few words."""
+    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
+
+
+def pose_targets(found: Sequence[Found], *, linear: bool) -> tuple[Any, Floats]:
+    """Targets and row weights of D_L over all rows; what is not in D_L weighs nothing."""
+    columns, weights = [], []
+    for one in found:
+        values = np.where(one.moved, one.labels, one.target.filler)
+        column = np.concatenate([one.target.filled, values])
+        weight = np.concatenate([one.target.known, one.moved]).astype(np.float64)
+        columns.append(one.target.numbers(column) if linear else column)
+        weights.append(np.tile(weight[:, None], (1, one.target.width if linear else 1)))
+    if linear:
+        return np.hstack(columns), np.hstack(weights)
+    # Trees take one target at a time, without a second axis.
+    (target,) = columns
+    return target.astype(np.int64) if found[0].target.classes else target, np.hstack(weights)
+
+
+def answers_of(
+    pair: Pair, share: ModelShare, scores: Array, found: Sequence[Found]
+) -> list[Floats]:
+    """Predictions of columns that trained together: numbers (rows, 1), or probabilities."""
+    if pair.linear:
+        edges = np.cumsum([one.target.width for one in found])
+        blocks = np.split(pair.numbers.to_values(share, scores), edges[:-1], axis=1)
+        return [
+            one.chances_of(block) if one.target.classes else block
+            for one, block in zip(found, blocks, strict=True)
+        ]
+    (one,) = found
+    base = pair.of(classes=one.target.classes)
+    if one.target.classes:
+        return [as_chances(base, share, scores, len(one.target.levels))]
+    return [base.to_values(share, scores)]

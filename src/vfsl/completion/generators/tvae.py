@@ -1,4 +1,4 @@
-"""TVAE: a variational autoencoder on mode-normalised numbers with a learned noise per number."""
+"""TVAE: a variational autoencoder on mode-normalised numbers with learned deviations."""
 
 from __future__ import annotations
 
@@ -8,32 +8,29 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from vfsl.completion.generators.variational import Variational
+from vfsl.completion.generators.vae import Variational
 from vfsl.completion.layers import Layout, normal
 from vfsl.completion.mixed import MixedEncoder
+from vfsl.params import documented, param
 
 _LEAST, _MOST = 0.01, 1.0  # of the learned deviations
 
 
+@documented
 @dataclass(kw_only=True)
 class TVAE(Variational):
-    """Tabular variational autoencoder (Xu et al. 2019).
+    """Tabular VAE (Xu et al., "Modeling Tabular Data using Conditional GAN", 2019).
 
     Numbers are a mode and a distance from it; the distance has a Gaussian whose deviation is
     learned for each column. Choices are drawn from the decoder's probabilities.
-
-    Parameters
-    ----------
-    modes : int
-        Most modes of a numeric column.
-    learned_noise : bool
-        Learn the deviations; False fixes them at 0.1, as in the starting point.
     """
 
     name = "tvae"
 
-    modes: int = 10
-    learned_noise: bool = True
+    modes: int = param(10, "Maximum number of modes per numeric column.", ge=1)
+    learned_noise: bool = param(
+        True, "Learn the deviations; False fixes them at 0.1, where they would start."
+    )
 
     def _encoder(self) -> MixedEncoder:
         return MixedEncoder("modes", modes=self.modes)
@@ -48,8 +45,8 @@ class TVAE(Variational):
     def emit(self, output: Tensor, source: torch.Generator) -> Tensor:
         scalars = self.layout_.scalars
         drawn = self.layout_.draw(output, source)
-        noise = normal((len(output), scalars), source, output.device) * self._sigma()
-        drawn[:, :scalars] = (torch.tanh(drawn[:, :scalars]) + noise).clamp(-1, 1)
+        away = normal((len(output), scalars), source, output.device) * self._sigma()
+        drawn[:, :scalars] = (torch.tanh(drawn[:, :scalars]) + away).clamp(-1, 1)
         return drawn
 
     def _sigma(self) -> Tensor:

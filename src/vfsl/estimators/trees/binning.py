@@ -86,7 +86,8 @@ class Bins:
         table : PartyTable
             The training rows.
         most : int
-            Most bins per column, 2 to 255. Rarer categories beyond that share the missing code.
+            Maximum number of bins per column, 2 to 255. Rarer categories beyond that get the code
+            of missing cells.
         categories : {"one-vs-rest", "sorted"}
             A split on a categorical column sends one category to the left, or all categories up to
             one in their natural order.
