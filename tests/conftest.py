@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,7 +13,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 settings.register_profile("vfsl", deadline=None)
 settings.load_profile("vfsl")
-sys.path.insert(0, str(Path(__file__).parent))  # for job_cases
 
 
 @pytest.fixture

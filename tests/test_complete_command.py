@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import vfsl as package
-from job_cases import tables, vfsl
+from tests.job_cases import tables, vfsl
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from job_cases import vfsl
+from tests.job_cases import vfsl
 from vfsl.job import load_job
 from vfsl.job.demo import write_demo
 from vfsl.record import RunRecord

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from job_cases import tables, vfsl
+from tests.job_cases import tables, vfsl
 from vfsl.job import load_job
 
 

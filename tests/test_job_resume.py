@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from job_cases import COMPLETE, EVALUATE, HEAD, PU, RISA, TRAIN, files_below, vfsl, write_case
+from tests.job_cases import COMPLETE, EVALUATE, HEAD, PU, RISA, TRAIN, files_below, vfsl, write_case
 from vfsl.channel.transcript import Transcript
 
 # Without advice, which trains many trees: that takes the slow test's time.

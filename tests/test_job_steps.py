@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from job_cases import COMPLETE, EVALUATE, HEAD, PU, RISA, TRAIN, files_below, vfsl, write_case
+from tests.job_cases import COMPLETE, EVALUATE, HEAD, PU, RISA, TRAIN, files_below, vfsl, write_case
 from vfsl.data import read_table
 from vfsl.estimators import XGB, load_model
 from vfsl.job import load_job, preview, run_job

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import vfsl as package
-from job_cases import vfsl
+from tests.job_cases import vfsl
 from vfsl.completion.imputers.vfgain import VFGAIN
 from vfsl.deploy.job import load_shared_job
 from vfsl.errors import ConfigError

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import vfsl
-from job_cases import vfsl as command
+from tests.job_cases import vfsl as command
 from vfsl.errors import ConfigError
 from vfsl.estimators import LinearRegression, load_model, save_model
 from vfsl.job.run import check_free

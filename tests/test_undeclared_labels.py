@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import vfsl as package
-from job_cases import vfsl
+from tests.job_cases import vfsl
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError
 from vfsl.estimators import LogisticRegression

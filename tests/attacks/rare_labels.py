@@ -8,9 +8,10 @@ import sys
 import time
 
 import numpy as np
-from label_solvers import read_out, solve_labels
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
+
+from tests.attacks.label_solvers import read_out, solve_labels
 
 KINDS = ("gaussian", "mixed", "one-hot")
 SIZES = ((200, 5), (200, 20), (600, 20), (1000, 60), (2000, 60))

@@ -2,12 +2,20 @@
 
 import numpy as np
 import pytest
-from label_solvers import meet_in_the_middle, read_out, solve_labels
-from linear_views import LABEL, exact_sums, federation, label_sums, marked_sums, received, watch
-from rare_labels import KINDS, make_columns, measure
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
+from tests.attacks.label_solvers import meet_in_the_middle, read_out, solve_labels
+from tests.attacks.linear_views import (
+    LABEL,
+    exact_sums,
+    federation,
+    label_sums,
+    marked_sums,
+    received,
+    watch,
+)
+from tests.attacks.rare_labels import KINDS, make_columns, measure
 from vfsl.errors import DataError
 from vfsl.estimators import LinearRegression, LogisticRegression
 from vfsl.estimators.privacy import RARE_ROWS_PER_COLUMN

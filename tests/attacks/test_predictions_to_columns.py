@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from completion_views import Opened, federation, people
 
+from tests.attacks.completion_views import Opened, federation, people
 from vfsl.completion.fedpsg import FedPSG
 
 AUX = 30  # rows of the given party that the attacker knows anyway

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from linear_views import LABEL, federation, recover_columns, watch
 
+from tests.attacks.linear_views import LABEL, federation, recover_columns, watch
 from vfsl.estimators import LogisticRegression
 
 EXACT = {"refine": 4, "look_noise": 0.0, "label_noise": 0.0}

@@ -7,9 +7,9 @@ positives, so U[place] = place + how many positives come before. A mixed-integer
 
 import numpy as np
 import pytest
-from completion_views import Opened
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from tests.attacks.completion_views import Opened
 from tests.pu.pu_cases import federation, people
 from vfsl.data import Encoder
 from vfsl.draws import PrivateSeed, public_rng

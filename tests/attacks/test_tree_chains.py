@@ -7,11 +7,12 @@ of new rows what their ways through the trees show, and nothing beyond. What the
 lot: the last tests, which are expected to fail, say what is to become of it.
 """
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
-from tree_views import (
+
+from tests.attacks.tree_views import (
     LABEL,
     count,
     exact_share,
@@ -26,10 +27,9 @@ from tree_views import (
     together,
     true_columns,
 )
-
 from vfsl.align import RowPlan, RowShare
 from vfsl.estimators import XGB, load_model, save_model
-from vfsl.job.models import write_predictions
+from vfsl.job.play import predict_to_file
 
 ROWS, NEW = 400, 400
 REASON = "Trees in kilobytes: sides are still shown to label holders"
@@ -110,7 +110,15 @@ def test_a_prediction_of_training_rows_tells_no_more_than_training(run, tmp_path
     fed, model = run.training, run.model
     model.predict_proba(fed)
     assert not fed.transcript.sights
-    write_predictions(model, fed, tmp_path / "predictions.csv")
+    to_file = partial(
+        predict_to_file,
+        model=model,
+        label=LABEL,
+        path=tmp_path / "predictions.csv",
+        places=np.arange(len(fed.plan.overlap)),
+    )
+    fed.play(to_file, own={party: {"share": share} for party, share in model.shares_.items()})
+    assert (tmp_path / "predictions.csv").exists()
     assert not fed.transcript.sights
     save_model(model, tmp_path)
     load_model(tmp_path).predict_proba(fed)

@@ -10,7 +10,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tree_views import (
+
+from tests.attacks.tree_views import (
     LABEL,
     federation,
     follow_training,
@@ -18,7 +19,6 @@ from tree_views import (
     people,
     true_columns,
 )
-
 from vfsl.estimators import XGB
 
 ROWS = 400

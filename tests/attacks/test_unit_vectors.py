@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from linear_views import LABEL, federation, label_sums, watch
 
+from tests.attacks.linear_views import LABEL, federation, label_sums, watch
 from vfsl.errors import DataError
 from vfsl.estimators import LinearRegression, LogisticRegression, linear
 

@@ -1,16 +1,11 @@
-"""Lets the tests of channels import what they share, and ends the threads of their engines."""
-
-import sys
-from pathlib import Path
+"""Ends the threads of engines that the tests of channels made."""
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)
 def _no_threads_stay():
-    from relay_case import Engine
+    from tests.channel.relay_case import Engine
 
     Engine.made.clear()
     yield

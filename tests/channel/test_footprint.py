@@ -9,8 +9,8 @@ import zlib
 import numpy as np
 import pytest
 from hypothesis import given
-from test_wire import VALUES
 
+from tests.channel.test_wire import VALUES
 from vfsl.channel import wire
 from vfsl.errors import UnsupportedValue, WireError
 from vfsl.values import Aggregate, Ciphertext

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from psg_cases import federation
 
+from tests.completion.psg_cases import federation
 from vfsl.channel.transcript import Transcript
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.completion.network_route import COMPLETE, FIT
