@@ -12,18 +12,19 @@ import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
 from vfsl.completion import completer, facts_of, find
-from vfsl.data import Kind, PartyTable, halves, load, make_parties
+from vfsl.data import Kind, PartyTable, halves, make_parties
+from vfsl.datasets import load
 from vfsl.errors import DataError
 from vfsl.federation import simulate
 from vfsl.values import Array
 
-HIDDEN = 0.4  # share of rows without any value of B
+HIDDEN = 0.4  # fraction of rows without any value of B
 Settings = dict[str, Any]
-# Trees that do not learn a few thousand rows by heart: a weak reference would flatter the others.
+# Trees that do not memorise a few thousand rows: a weak reference would flatter the others.
 SMALL_TREES: Settings = {"max_iter": 60, "learning_rate": 0.06, "max_leaf_nodes": 8}
 
 
-# Repayment status in credit: paid, revolving, months late. Codes of states, not amounts.
+# Repayment status in credit: paid, revolving, months late. These are codes, not amounts.
 _STATE = re.compile(r"PAY_\d")
 
 
@@ -81,7 +82,7 @@ def with_holes(table: PartyTable, columns: Sequence[str], hidden: Array) -> Part
     frame = table.frame.copy()
     mask = pd.Series(np.isin(np.arange(len(frame)), hidden))
     for name in columns:
-        # Types that can hold missing cells; else whole numbers and truth values become floats.
+        # Types that can hold missing cells; otherwise integers and truth values become floats.
         frame[name] = frame[name].convert_dtypes().mask(mask)
     return PartyTable(table.party, table.ids, frame, dict(table.kinds))
 
@@ -89,7 +90,7 @@ def with_holes(table: PartyTable, columns: Sequence[str], hidden: Array) -> Part
 def direct(
     table: PartyTable, columns: Sequence[str], hidden: Array
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """One boosted model a column from A's columns: what can be known from A."""
+    """One boosted model per column from A's columns: how much can be known from A."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     given = table.without(list(columns)).frame

@@ -1,7 +1,7 @@
-"""Cells of an experiment: computed in processes of their own, several at a time, and kept.
+"""Cells of an experiment: computed in separate processes, several at a time, and kept.
 
-A cell is a function and a case of plain values that says all that its result depends on. Finished
-cells stay on disk, so that an experiment that was broken off goes on where it was.
+A cell is a function and a case: plain values that determine its result. Finished cells stay on
+disk, so that an interrupted experiment continues where it stopped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vfsl import store
-from vfsl.parallel import apart_each, lasting_each
+from vfsl.parallel import call_each, call_each_apart
 
 Say = Callable[[str], None]
 Result = dict[str, Any]
@@ -26,7 +26,7 @@ _workers = 1
 
 @contextmanager
 def workers(count: int) -> Iterator[None]:
-    """Compute so many cells at a time."""
+    """Compute this many cells at a time."""
     global _workers
     before, _workers = _workers, count
     try:
@@ -63,7 +63,7 @@ class Cells:
             waiting = [cases[titles[place]] for place in missing]
             if waiting:
                 self.say(f"{titles[missing[0]]} (cell 1 of {len(missing)})")
-            compute = lasting_each if self.lasting else apart_each
+            compute = call_each if self.lasting else call_each_apart
             for count, (index, result) in enumerate(compute(work, waiting, _workers), start=1):
                 place = missing[index]
                 found[place] = result
@@ -100,7 +100,7 @@ def _plain(case: Any) -> Any:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for processes that are started meanwhile."""
+    """Set environment variables for processes that are started inside the block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -1,4 +1,4 @@
-"""Completion: errors, flags and intervals of columns, and what they are worth for training."""
+"""Completion: errors, flags and intervals of columns, and how much they help training."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from vfsl.align import RowPlan, RowShare
 from vfsl.completion.columns import MEAN, verdict
 from vfsl.completion.downstream import WAYS
 from vfsl.completion.fedpsg import FedPSG
-from vfsl.data import available
+from vfsl.datasets import available
 from vfsl.errors import DataError
 from vfsl.federation import simulate
-from vfsl.parallel import apart
+from vfsl.parallel import call_apart
 
-# Raised when a change of code changes results, so that kept cells of before are not used.
+# Raise this when a change of code changes results, so that older kept cells are not used.
 EDITION = 2
 _WAYS = [way.name for way in WAYS]
 
-# Measured on pooled data by the authors of the experiment (issue 7), not in this run.
-ANCHORS: dict[str, dict[str, float]] = {
+# From an earlier experiment on pooled data, not from this run.
+REFERENCES: dict[str, dict[str, float]] = {
     "bank": {"mean": 0.0, "max": 0.33, "boosted rmse": 0.36},
     "census": {"mean": 0.0, "max": 0.03, "boosted rmse": 0.965},
     "credit": {"mean": 0.19, "max": 0.73, "boosted rmse": 0.625},
@@ -61,7 +61,7 @@ class Sizes:
 FULL = Sizes(
     data=("bank", "census", "credit", "fate-default_credit"),
     overlaps=(0.05, 0.1, 0.3, 0.5),
-    seeds=(5, 6, 7, 8, 9),  # smaller ones were looked at while the method was made
+    seeds=(5, 6, 7, 8, 9),  # smaller ones were used while the method was developed
     train=6_000,
     test=6_000,
     rounds=10,
@@ -123,10 +123,10 @@ def measure(sizes: Sizes, say: Callable[[str], None], *, keep: bool) -> Outcome:
     shares = kept.all(routed_shares, whole)
     rows += [route_row(name, share) for name, share in zip(here, shares, strict=True)]
     say(f"{sizes.speed:,} rows × (20 + 20), plain")
-    rows.append(apart(timed, (sizes.speed, "plain")))
+    rows.append(call_apart(timed, (sizes.speed, "plain")))
     if sizes.encrypted:
         say(f"{sizes.encrypted:,} rows × (20 + 20), bfv")
-        rows.append(apart(timed, (sizes.encrypted, "bfv")))
+        rows.append(call_apart(timed, (sizes.encrypted, "bfv")))
     notes += _NOTES
     notes += ["Goals are judged in the full form only."] if not keep else goals(rows, cells)
     panels = [Panels((*_WAYS, "blend", "oracle"), by=("data", "overlap"))]
@@ -188,7 +188,9 @@ def column_row(name: str, overlap: float, cells: Results, pooled: Results) -> di
         "of mean": _mean(numbers["rmse of mean"]),
         "of hot-deck": _mean(numbers["rmse of hot-deck"]),
         "of pooled trees": _mean([cell["rmse"] for cell in _of(pooled, name, overlap)]),
-        "boosted (anchor)": ANCHORS.get(name, {}).get("boosted rmse") if overlap == 0.1 else None,
+        "boosted (reference)": REFERENCES.get(name, {}).get("boosted rmse")
+        if overlap == 0.1
+        else None,
         "self-training": _mean(change),
         "accuracy": _mean(classes["accuracy"]),
         "of mode": _mean(classes["accuracy of mode"]),
@@ -200,9 +202,10 @@ def column_row(name: str, overlap: float, cells: Results, pooled: Results) -> di
 
 
 def flag_rates(columns: pd.DataFrame) -> tuple[float | None, float | None]:
-    """Of models worse than the mean on hidden cells, the share not flagged; of others, flagged.
+    """The fraction of models worse than the mean that are not flagged, and of better ones that are.
 
-    A model whose squared error differs from the mean's by less than half a hundredth is neither.
+    Both are judged on hidden cells. A model whose squared error differs from the mean's by less
+    than 0.5 % counts as neither.
     """
     true = columns["skill of model"].astype(float)
     said = zip(columns["model"], columns["expected skill"], columns["its error"], strict=True)
@@ -217,7 +220,7 @@ _SAME = 0.005
 
 
 def downstream_row(name: str, overlap: float, cells: Results) -> dict[str, Any]:
-    """Mean test AUC of each way, of the blend and of the oracle, and the regret of the blend."""
+    """Mean test AUC of each strategy, the blend and the oracle, and the regret of the blend."""
     both = pd.DataFrame([cell["downstream"]["both"] for cell in _of(cells, name, overlap)])
     alone = pd.DataFrame([cell["downstream"]["A alone"] for cell in _of(cells, name, overlap)])
     means = both.mean()
@@ -236,19 +239,19 @@ def downstream_row(name: str, overlap: float, cells: Results) -> dict[str, Any]:
 
 
 def route_row(name: str, shares: Mapping[str, float]) -> dict[str, Any]:
-    anchor = ANCHORS.get(name, {})
+    reference = REFERENCES.get(name, {})
     return {
         "what": "columns above τ = 0.5",
         "data": name,
         "by mean": shares["mean"],
-        "by mean (anchor)": anchor.get("mean"),
+        "by mean (reference)": reference.get("mean"),
         "by max": shares["max"],
-        "by max (anchor)": anchor.get("max"),
+        "by max (reference)": reference.get("max"),
     }
 
 
 def timed(asked: tuple[int, str]) -> dict[str, Any]:
-    """A whole completion of made-up numbers, 10 % common rows, linear base: what it takes."""
+    """The cost of completing synthetic numbers with 10 % common rows and a linear base."""
     rows, scheme = asked
     rng = np.random.default_rng(0)
     factors = rng.normal(size=(rows, 5))
@@ -311,12 +314,12 @@ def goals(rows: Sequence[Mapping[str, Any]], cells: Results) -> list[str]:
             f"{np.mean(regret):.4f} and {max(regret):.4f} over {len(regret)} cells",
         ),
         judged(
-            f"better than the best fixed way ({fixed}), paired interval above 0",
+            f"better than the best fixed strategy ({fixed}), paired interval above 0",
             float(gain.mean()) - error > 0,
             f"{gain.mean():+.4f} ± {error:.4f}",
         ),
         judged(
-            "30 % of that way's gap to the oracle closed",
+            "30 % of that strategy's gap to the oracle closed",
             gap > 0 and float(gain.mean()) / gap >= 0.3,
             f"{gain.mean() / gap:.0%}" if gap > 0 else "no gap",
         ),
@@ -341,16 +344,20 @@ def _mean(values: Any) -> float | None:
 
 
 _NOTES = (
-    "B's columns are hidden for all rows outside the overlap. Errors, coverage and flags are on "
-    "those hidden cells; RMSE is over the deviation of the hidden truth, mean over numeric columns "
-    "and seeds. The columns are completed by the better of the named bases, without self-training.",
-    "self-training is the change of that RMSE by ten rounds of VFPU-M with a linear base, over "
+    "B's columns are hidden for all rows outside the overlap. Errors, coverage and flags are "
+    "measured on those hidden cells. RMSE is divided by the deviation of the hidden truth and "
+    "averaged over numeric columns and seeds. The columns are completed by the better of the named "
+    "bases, without self-training.",
+    "self-training is the change of that RMSE by ten rounds of VFPU-M with a linear base, over the "
     "columns that it predicts at all.",
-    "AUC is on test rows that both parties have; ways are trained on common and remaining rows, "
-    "and the blend is weighed on held-out common rows only. The oracle knows B's true columns.",
-    "Missed flags: of models worse than the mean on hidden cells, those not flagged. False flags: "
-    "of better ones, those flagged. Within 0.5 % of the mean's squared error a model is neither. "
-    "The rule of two standard errors was chosen after seeing flags of seed 5.",
-    "of pooled trees: one boosted model of scikit-learn a column on the same pooled rows. Anchors "
-    "are figures of issue 7 on pooled data, not of this run, and of other halves of the columns.",
+    "AUC is measured on test rows that both parties have. Strategies are trained on common and "
+    "remaining rows, and the weights of the blend come from held-out common rows only. The oracle "
+    "knows B's true columns.",
+    "Missed flags: the fraction of models worse than the mean on hidden cells that were not "
+    "flagged. False flags: the fraction of better ones that were flagged. Within 0.5 % of the "
+    "mean's squared error a model counts as neither. The rule of two standard errors was chosen "
+    "after seeing the flags of seed 5.",
+    "of pooled trees: one boosted scikit-learn model per column on the same pooled rows. Columns "
+    "marked as reference are from an earlier experiment on pooled data with another split of the "
+    "columns, not from this run.",
 )

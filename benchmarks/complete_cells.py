@@ -16,7 +16,8 @@ from vfsl.completion.columns import Filled, fill_by_baseline, skill
 from vfsl.completion.completed import LOW, Completion
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.completion.recommend import Advice
-from vfsl.data import Kind, PartyTable, halves, load
+from vfsl.data import Kind, PartyTable, halves
+from vfsl.datasets import load
 from vfsl.estimators import XGB, Association, Part, Roles
 from vfsl.federation import Federation, simulate
 from vfsl.values import Array
@@ -28,7 +29,7 @@ NOBODY = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Case:
-    """What one cell is about: all that its result depends on."""
+    """Everything that the result of one cell depends on."""
 
     data: str
     overlap: float
@@ -52,7 +53,7 @@ class Hidden:
 
 
 def prepare(case: Case) -> Hidden:
-    """Divide a data set: columns to A and B, rows to training and test, common rows first."""
+    """Divide a data set: columns between A and B, rows between training and test."""
     data = load(case.data)
     order = np.random.default_rng(case.seed).permutation(len(data.frame))
     train, test = order[: case.train], order[case.train : case.train + case.test]
@@ -81,7 +82,7 @@ def prepare(case: Case) -> Hidden:
 
 
 def complete_cell(case: Case) -> dict[str, Any]:
-    """Complete, judge every column on hidden truth, train in every way, score test rows."""
+    """Complete, judge columns on hidden truth, train by each strategy, score test rows."""
     hidden = prepare(case)
     # One cross-fit for both: every column by its model, and those that pass the gate.
     every = FedPSG(base=case.bases, rounds=1, low="direct").fit_complete(hidden.train)
@@ -103,7 +104,7 @@ def complete_cell(case: Case) -> dict[str, Any]:
 
 
 def self_training(case: Case, hidden: Hidden) -> dict[str, float | None]:
-    """What rounds of VFPU-M change in each column, where few rows are common: there they might."""
+    """The effect of VFPU-M's rounds on each column; few common rows only, where they might help."""
     if case.overlap > MOST_FOR_ROUNDS:
         return {}
     direct, trained = (
@@ -117,7 +118,7 @@ def self_training(case: Case, hidden: Hidden) -> dict[str, float | None]:
 
 
 def model_skill(column: Filled, every: Completion, truth: PartyTable) -> dict[str, float]:
-    """The skill of the column's model on hidden truth, and what held-out common rows say of it."""
+    """The skill of a column's model on hidden truth, and its estimate from held-out common rows."""
     expected, error = skill(column.fold)
     return {
         "skill of model": judged_column(column, every, truth)["skill"],
@@ -127,7 +128,7 @@ def model_skill(column: Filled, every: Completion, truth: PartyTable) -> dict[st
 
 
 def gated(every: Completion) -> Completion:
-    """The completion as FedPSG gives it by default: low columns by mean and mode."""
+    """The default completion of FedPSG: low columns by mean and mode."""
     others = len(every.ids)
     columns = {
         name: fill_by_baseline(column.target, others, every.folds, LOW, "mean")
@@ -191,7 +192,7 @@ def judged_column(column: Filled, done: Completion, truth: PartyTable) -> dict[s
 
 
 def downstream(advice: Advice, hidden: Hidden, case: Case) -> dict[str, Any]:
-    """Test AUC of every way, of the blend, of A's own columns, and of the model that knows all."""
+    """Test AUC of every strategy, of the blend, of A's own columns, and of the oracle."""
     from sklearn.metrics import roc_auc_score
 
     table = hidden.test.tables["A"]
@@ -245,7 +246,7 @@ def oracle(hidden: Hidden, case: Case) -> Array:
 
 
 def pooled_errors(case: Case) -> dict[str, Any]:
-    """What one pooled boosted model a numeric column makes of the same rows: a yardstick."""
+    """The errors of one pooled boosted model per numeric column on the same rows."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     hidden = prepare(case)
@@ -272,11 +273,11 @@ def pooled_errors(case: Case) -> dict[str, Any]:
 
 
 def routed_shares(case: Case) -> dict[str, float]:
-    """The share of B's columns above τ = 0.5 by each aggregate, over all training rows."""
+    """The fraction of B's columns above τ = 0.5 by each aggregate, over all training rows."""
     hidden = prepare(replace(case, overlap=1.0))
     found = {}
     for aggregate in ("mean", "max"):
-        # All rows are common here and nobody is protected, so few rows a column are no matter.
+        # All rows are common here and nobody is protected, so few rows per column do not matter.
         measured = Association(aggregate=aggregate, rows_per_column=2).measure(hidden.train)
         found[aggregate] = float((measured > 0.5).mean())
     return found
@@ -298,7 +299,7 @@ def blanked(table: PartyTable) -> PartyTable:
 
 
 def _change(direct: Filled, trained: Filled, truth: PartyTable) -> float | None:
-    """By how much rounds of self-training change the standardised RMSE of a predicted number."""
+    """The change in the standardised RMSE of a predicted number by rounds of self-training."""
     target = direct.target
     if target.classes or direct.model == "mean" or trained.model == "mean":
         return None
@@ -319,7 +320,7 @@ def _rank_agreement(unsure: Array, error: Array) -> float | None:
 
 
 def _columns(name: str) -> dict[str, list[str]]:
-    """Which columns are whose: FATE's own split, else the first and the second half."""
+    """Which party has which columns: FATE's own split, otherwise the first and the second half."""
     data = load(name)
     if data.tables:
         sides = {"A": data.tables["guest"], "B": data.tables["host"]}

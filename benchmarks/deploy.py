@@ -1,4 +1,4 @@
-"""What the engine costs: the same job in memory and as a deployment on loopback, step by step."""
+"""The overhead of the NVFlare engine: one job in memory and as a deployment on one machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vfsl.pu import VFPU
 from vfsl.record import RunRecord, StepRecord
 
 _SEED = 7
-_SECONDS = 1800.0  # most for one run
+_SECONDS = 1800.0  # maximum for one run
 _ALLOW = """
 [allow]
 submitters = ["C"]
@@ -58,7 +58,7 @@ missing = "B"
 """
 
 
-# The steps of the deployment, and those that make them up in memory.
+# The steps of the deployment, and the steps in memory that correspond to them.
 _STEPS = {
     "align": ("align",),
     "train logistic": ("train logistic", "predict logistic"),
@@ -72,7 +72,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     rows, bags = (600, 4) if quick else (10_000, 20)
     tables = make_tables(rows)
     with tempfile.TemporaryDirectory() as name:
-        say(f"deployment on loopback: {rows} rows, {bags} bags")
+        say(f"deployment on this machine: {rows} rows, {bags} bags")
         results, seconds = _deployed(Path(name), tables, bags, say)
         say("the same job in memory")
         fed, scores, completed = _in_memory(tables, results, bags, Path(name) / "plans")
@@ -81,19 +81,19 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
         cells = pd.read_csv(results["B"] / "completed-4.csv").drop(columns="row")
     lines = [_line(step, rows, bags, records, fed.record) for step in _STEPS]
     inside = sum(step.seconds for step in records["C"].steps)
-    around = {"step": "provision, start, schedule, end", "rows": rows}
+    around = {"step": "set-up, start, scheduling, end", "rows": rows}
     lines.append(around | {"seconds, NVFlare": seconds - inside})
     notes = [
-        "Relay, three parties and the key holder are processes of this machine under mutual TLS.",
-        "Seconds of a step are those of the label holder; messages and bytes are summed over all.",
-        f"Both gave the same scores, bit for bit: {came.to_dict() == scores.to_dict()}.",
-        f"Both gave the same completed cells, bit for bit: {cells.equals(completed)}.",
+        "Relay, parties and key holder are processes on this machine, under mutual TLS.",
+        "Seconds are those of the label holder; messages and bytes are summed over all parties.",
+        f"Both give the same scores, bit for bit: {came.to_dict() == scores.to_dict()}.",
+        f"Both give the same completed cells, bit for bit: {cells.equals(completed)}.",
     ]
-    return Outcome("deploy", "The engine's overhead against memory", lines, notes)
+    return Outcome("deploy", "The overhead of the engine, compared with memory", lines, notes)
 
 
 def make_tables(rows: int) -> dict[str, pd.DataFrame]:
-    """C has B's people and a tenth more, in another order; A knows a third of the positives."""
+    """C has B's people and 10 % more, in another order; A knows a third of the positives."""
     rng = np.random.default_rng(_SEED)
     people = rows + rows // 10
     ids = np.array([f"id-{number:07d}" for number in range(people)])
@@ -110,7 +110,7 @@ def make_tables(rows: int) -> dict[str, pd.DataFrame]:
 def _deployed(
     folder: Path, tables: Mapping[str, pd.DataFrame], bags: int, say: Callable[[str], None]
 ) -> tuple[dict[str, Path], float]:
-    """The folders with the results of all parties, and the seconds from nothing to the end."""
+    """The folders with the results of all parties, and the seconds from set-up to the end."""
     started = time.perf_counter()
     made = LocalDeployment(folder / "sites", ["A", "B", "C"], submitters=["C"])
     made.provision()

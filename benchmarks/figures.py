@@ -1,4 +1,4 @@
-"""Figures of experiments: values with their deviations, one panel a group, as one SVG file."""
+"""Figures of experiments: values with their deviations, one panel per group, in one SVG file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vfsl.report.svg import Scale, padded, tag, tick_text, ticks
+from vfsl.report.svg import Scale, label_ticks, place_ticks, tag, widen
 
 Row = Mapping[str, Any]
 _WIDTH, _LABELS, _STEP, _HEAD, _FOOT = 720.0, 290.0, 19.0, 34.0, 44.0
@@ -28,11 +28,11 @@ class Panels:
     Attributes
     ----------
     value : str, or tuple of str
-        The column of the values; or several columns, of which each is a line of the panel.
+        The column of the values, or several columns, each of which is a line of the panel.
     label : tuple of str
         Columns that name a line.
     by : tuple of str
-        Columns that tell panels apart.
+        Columns whose values distinguish the panels.
     deviation : str, optional
         The column of the deviations.
     """
@@ -85,7 +85,7 @@ def figure(title: str, rows: Sequence[Row], every: Sequence[Panels]) -> str:
         viewBox=f"0 0 {_WIDTH:.0f} {top:.0f}",
         width=_WIDTH,
         height=top,
-        roles="img",
+        role="img",
         aria_label=title,
     )
     return str(picture) + "\n"
@@ -93,11 +93,11 @@ def figure(title: str, rows: Sequence[Row], every: Sequence[Panels]) -> str:
 
 def _panel(title: str, what: str, lines: Sequence[Line], height: float) -> Iterator[Markup]:
     ends = [line.value + side * line.deviation for line in lines for side in (-1, 1)]
-    across = Scale(*padded(ends), _LABELS, _WIDTH - 20)
+    across = Scale(*widen(ends), _LABELS, _WIDTH - 20)
     base = height - _FOOT
     yield tag("text", title, x="8", y="20", class_="head")
-    values = ticks(across.low, across.high, 7)
-    for value, text in zip(values, tick_text(values), strict=True):
+    values = place_ticks(across.low, across.high, 7)
+    for value, text in zip(values, label_ticks(values), strict=True):
         x = across(value)
         yield tag("line", x1=x, x2=x, y1=_HEAD - 6, y2=base, class_="grid")
         yield tag("text", text, x=x, y=base + 16, class_="tick", text_anchor="middle")
@@ -126,6 +126,6 @@ def _lines(row: Row, panels: Panels) -> Iterator[Line]:
 
 
 def _said(name: str, value: Any) -> str:
-    """A share is a percentage; everything else is as it is."""
+    """A fraction as a percentage; everything else as it is."""
     text = f"{value:.0%}" if isinstance(value, float) and 0 < value <= 1 else str(value)
     return f"{text} {name}" if isinstance(value, float) else text

@@ -18,11 +18,12 @@ from benchmarks.memory import PeakMemory
 from benchmarks.table import Outcome, judged
 from vfsl.align import RowPlan, RowShare
 from vfsl.channel.transcript import Entry
-from vfsl.data import Encoder, PartyTable, load, make_parties
+from vfsl.data import Encoder, PartyTable, make_parties
+from vfsl.datasets import load
 from vfsl.errors import DataError
 from vfsl.estimators import LogisticRegression
 from vfsl.federation import Federation, simulate
-from vfsl.parallel import apart, close_pool
+from vfsl.parallel import call_apart, close_pool
 from vfsl.values import Array
 
 DATA = "fate-default_credit"
@@ -59,7 +60,7 @@ class Flows(NamedTuple):
 
     messages: int
     megabytes: float
-    megabytes_a_round: float  # of the largest round
+    megabytes_per_round: float  # of the largest round
     gradients: int
 
 
@@ -96,7 +97,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     say(f"{sizes.bags} bags")
     rows += _bag_rows(pairs["bfv"], sizes.bags)
     say(f"{sizes.large} rows, plain")
-    rows.append(apart(many_rows, sizes.large))
+    rows.append(call_apart(many_rows, sizes.large))
     notes += _NOTES
     notes += ["Goals are judged in the full form only."] if quick else goals(rows, sizes)
     panels = [Panels("core-s", ("fit", "rows", "models")), Panels("test AUC", ("fit",))]
@@ -107,7 +108,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
 
 
 def parties(rows: int) -> tuple[dict[str, PartyTable], tuple[str, str], list[str]]:
-    """The first rows of the credit data, or made-up parties of that size, with a note on which."""
+    """The first rows of the credit data, or synthetic parties of that size; a note says which."""
     try:
         data = load(DATA)
     except DataError as error:
@@ -125,11 +126,11 @@ def parties(rows: int) -> tuple[dict[str, PartyTable], tuple[str, str], list[str
             )
             for party, frame in made.tables.items()
         }
-        note = f"Made-up parties, 12 + 12 columns, in place of {DATA}: {error}"
+        note = f"Synthetic parties, 12 + 12 columns, in place of {DATA}: {error}"
         return tables, ("A", made.label), [note]
     ids = data.tables["guest"].ids[:rows]
     tables = {party: of_ids(table, ids) for party, table in data.tables.items()}
-    note = f"{DATA}: {len(ids):,} rows, 13 columns beside the label + 10 columns."
+    note = f"{DATA}: {len(ids):,} rows; 13 columns and the label at one party, 10 at the other."
     return tables, ("guest", data.label), [note]
 
 
@@ -142,7 +143,7 @@ def of_ids(table: PartyTable, ids: Array) -> PartyTable:
 def split(tables: Mapping[str, PartyTable], holder: str) -> dict[str, dict[str, PartyTable]]:
     """Train and test tables: a permuted fifth of the holder's rows is for the test.
 
-    The same rows as by scikit-learn's train_test_split with that seed.
+    These are the rows that scikit-learn's train_test_split chooses with that seed.
     """
     ids = tables[holder].ids
     order = np.random.RandomState(_SPLIT_SEED).permutation(len(ids))
@@ -160,7 +161,7 @@ def _aligned(parts: Mapping[str, Mapping[str, PartyTable]]) -> tuple[dict[str, R
         fed = simulate(tables, scheme="plain")
         plans[part], cost = timed(partial(fed.align, protocol="ecdh"))
         costs.append(f"{part} {cost.wall:.2g} s, {cost.core:.2g} core-s")
-    return plans, f"Alignment by ecdh is not in the figures: {'; '.join(costs)}."
+    return plans, f"The figures do not include alignment by ecdh: {'; '.join(costs)}."
 
 
 def _pair(
@@ -209,7 +210,7 @@ def pooled_row(
 def _fit_row(
     name: str, model: LogisticRegression, pair: _Pair, weights: Array | None = None
 ) -> dict[str, Any]:
-    """Fit, predict the test rows, and say what it took."""
+    """Fit, predict the test rows, and report the cost."""
     from sklearn.metrics import roc_auc_score
 
     fitted, cost = timed(lambda: model.fit(pair.train, pair.label, weights))
@@ -223,7 +224,7 @@ def _fit_row(
         "wall s": cost.wall,
         "core-s": cost.core,
         "MB": flows.megabytes,
-        "MB a round": flows.megabytes_a_round or None,
+        "MB per round": flows.megabytes_per_round or None,
         "rounds": fitted.n_rounds_,
         "gradients": flows.gradients or None,
         "messages": flows.messages,
@@ -234,9 +235,9 @@ def _fit_row(
 
 
 def _bag_rows(pair: _Pair, bags: int) -> list[dict[str, Any]]:
-    """One weighted model, and many trained together, in a fixed number of rounds as VFPU has it.
+    """One weighted model, and many trained together, in a fixed number of rounds as in VFPU.
 
-    By tolerance a batch runs as long as its slowest bag, which may be a round more than one bag.
+    With a tolerance, a batch would take as long as its slowest bag, which may be a round longer.
     """
     weights = bootstrap_counts(pair.rows(), bags, np.random.default_rng(_SPLIT_SEED))
     model = LogisticRegression(refine=0, max_rounds=_BAG_ROUNDS, tolerance=0.0)
@@ -260,7 +261,7 @@ def one_shot() -> LogisticRegression:
 
 
 def many_rows(rows: int) -> dict[str, Any]:
-    """Plain fit of made-up columns, aligned beforehand."""
+    """Plain fit of synthetic columns, aligned beforehand."""
     rng = np.random.default_rng(0)
     half = _LARGE_COLUMNS // 2
     names = [f"x{place}" for place in range(half)]
@@ -279,13 +280,13 @@ def many_rows(rows: int) -> dict[str, Any]:
         model, cost = timed(lambda: LogisticRegression(refine=0).fit(fed, ("A", "y")))
     flows = flows_of(fed.transcript.entries)
     return {
-        "fit": f"vfsl plain, {_LARGE_COLUMNS} made-up columns",
+        "fit": f"vfsl plain, {_LARGE_COLUMNS} synthetic columns",
         "rows": rows,
         "models": 1,
         "wall s": cost.wall,
         "core-s": cost.core,
         "MB": flows.megabytes,
-        "MB a round": flows.megabytes_a_round or None,
+        "MB per round": flows.megabytes_per_round or None,
         "rounds": model.n_rounds_,
         "gradients": flows.gradients or None,
         "messages": flows.messages,
@@ -299,7 +300,7 @@ def many_rows(rows: int) -> dict[str, Any]:
 
 def timed(work: Callable[[], Any]) -> tuple[Any, Cost]:
     """Wall time and processor time of all processes that took part."""
-    # Workers count when they have ended, so none may be left over from before, nor be left.
+    # The time of workers counts when they have ended, so none may be left over, before or after.
     close_pool()
     wall, core = time.perf_counter(), _core_seconds()
     result = work()
@@ -335,13 +336,13 @@ def goals(rows: Sequence[Mapping[str, Any]], sizes: Sizes) -> list[str]:
         row = by_name[f"vfsl bfv, refine={refine}"]
         lines.append(
             judged(
-                f"the pooled AUC of this split ({best:.4f}) within 0.002 in ≤ 10 core-seconds, "
-                f"≤ 15 MB a round and ≤ 25 rounds, refine={refine}",
+                f"within 0.002 of the pooled AUC of this split ({best:.4f}) in ≤ 10 core-seconds, "
+                f"≤ 15 MB per round and ≤ 25 rounds, refine={refine}",
                 row["test AUC"] >= best - 0.002
                 and row["core-s"] <= 10
-                and row["MB a round"] <= 15
+                and row["MB per round"] <= 15
                 and row["rounds"] <= 25,
-                f"{row['test AUC']:.4f}, {row['core-s']:.3g} core-s, {row['MB a round']:.3g} MB, "
+                f"{row['test AUC']:.4f}, {row['core-s']:.3g} core-s, {row['MB per round']:.3g} MB, "
                 f"{row['rounds']} rounds",
             )
         )
@@ -360,8 +361,8 @@ def goals(rows: Sequence[Mapping[str, Any]], sizes: Sizes) -> list[str]:
     one, many = by_name["vfsl bfv, 1 bag"], by_name[f"vfsl bfv, {sizes.bags} bags"]
     lines.append(
         judged(
-            f"{sizes.bags} bags in the rounds of one (a fixed number, as in VFPU) and ≤ 25 × its "
-            "compute",
+            f"{sizes.bags} bags in as many rounds as one (a fixed number, as in VFPU) and ≤ 25 × "
+            "its compute",
             many["rounds"] == one["rounds"] and many["× compute of 1"] <= 25,
             f"{many['rounds']} against {one['rounds']} rounds, {many['× compute of 1']:.3g} ×",
         )
@@ -375,15 +376,18 @@ def goals(rows: Sequence[Mapping[str, Any]], sizes: Sizes) -> list[str]:
 
 
 _NOTES = (
-    "core-s is the processor time of all parties and their workers, who run on this machine; "
-    "starting workers counts.",
-    "rounds are steps of the descent; gradients also counts the first one of each stage. MB a "
-    "round is the largest one; MB also has keys, row weights and scores between stages.",
-    "The test fifth is chosen by RandomState(42); its AUC comes from the fitted shares on a second "
-    "federation of those rows, under the same scheme. Pooled models have an AUC of 0.707 to 0.737 "
-    "on differently drawn fifths of these data, so figures of other splits do not compare.",
+    "core-s is the processor time of all parties and their workers, which run on this machine; the "
+    "start of workers is included.",
+    "rounds are steps of the descent; gradients also counts the first gradient of each stage. MB "
+    "per round is that of the largest round; MB also includes keys, row weights and the scores "
+    "between stages.",
+    "The test fifth is chosen by RandomState(42). Its AUC is computed with the fitted shares on a "
+    "second federation of those rows, under the same scheme. Pooled models have an AUC of 0.707 to "
+    "0.737 on differently drawn fifths of these data, so figures for other splits are not "
+    "comparable.",
     "The million rows are aligned beforehand; peak memory is that of a fresh process, which also "
     "holds both parties' tables.",
-    "Peers by issue 4, on a machine like this one, not measured in this run: SecretFlow SS-LR 1.3 "
-    "core-s an epoch (AUC 0.702 after 3), textbook python-paillier about 527, FATE unfinished.",
+    "For orientation, figures from an earlier measurement on a similar machine, not from this run: "
+    "SecretFlow SS-LR 1.3 core-s per epoch (AUC 0.702 after 3), textbook python-paillier about "
+    "527, FATE unfinished.",
 )

@@ -12,8 +12,8 @@ from types import TracebackType
 class PeakMemory:
     """The most memory that this process and its workers held together inside a ``with`` block.
 
-    Sampled resident sizes; pages that processes share count for each. ``megabytes`` is None where
-    the system has no /proc.
+    Resident sizes are sampled; pages that processes share count for each of them. ``megabytes`` is
+    None where the system has no /proc.
     """
 
     def __init__(self, interval: float = 0.05) -> None:

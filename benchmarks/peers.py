@@ -1,4 +1,4 @@
-"""Peers for comparison, each in an environment of its own: never dependencies of vfsl."""
+"""Other libraries for comparison, each in its own environment: never dependencies of vfsl."""
 
 from __future__ import annotations
 

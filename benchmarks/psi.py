@@ -9,9 +9,9 @@ from benchmarks.figures import Panels
 from benchmarks.peers import PeerMissing, peer_python, run_peer
 from benchmarks.psi_cost import measure_alignment
 from benchmarks.table import Outcome
-from vfsl.parallel import apart
+from vfsl.parallel import call_apart
 
-# Both sides in one process, as its own example does; raw data structure: exact, no false positives.
+# Both parties in one process, as in its own example; with the raw data structure, which is exact.
 _OPENMINED = """
 import time
 import private_set_intersection.python as psi
@@ -33,22 +33,22 @@ print(json.dumps({"seconds": seconds, "bytes": sent, "peak": peak, "correct": co
 
 
 def run(quick: bool, say: Callable[[str], None]) -> Outcome:
-    """100,000 ids a side with every method, one million with ecdh; a tenth and less if quick."""
+    """100,000 ids per party with each method, a million with ecdh; a tenth or less if quick."""
     few, many, rsa = (20_000, 100_000, 2_000) if quick else (100_000, 1_000_000, 100_000)
     rows: list[dict[str, Any]] = []
     notes = [
         "Both parties run on this machine; peak memory counts both and all workers.",
-        "The limit of blind RSA is two raw CRT signatures a row on all cores, measured in the run.",
+        "The limit of blind RSA is two raw CRT signatures per row on all cores, measured here.",
     ]
     peer_seconds = None
     try:
-        say(f"openmined-psi, {few} ids a side")
+        say(f"openmined-psi, {few} ids per party")
         peer = run_peer(peer_python("openmined-psi", "openmined-psi==2.0.6"), _OPENMINED, ids=few)
         peer_seconds = peer["seconds"]
         rows.append(
             {
                 "method": "openmined-psi (ECDH)",
-                "ids a side": few,
+                "ids per party": few,
                 "seconds": peer_seconds,
                 "ids/s": 2 * few / peer_seconds,
                 "bytes/id": peer["bytes"] / (2 * few),
@@ -64,9 +64,11 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
         ("blind-rsa", 112, rsa),
         ("blind-rsa", 128, rsa),
     ):
-        say(f"{protocol}, {security} bits, {ids} ids a side")
-        rows.append(_row(apart(_measure, (protocol, security, ids)), security, peer_seconds, few))
-    panels = [Panels("seconds", ("method",), ("ids a side",))]
+        say(f"{protocol}, {security} bits, {ids} ids per party")
+        rows.append(
+            _row(call_apart(_measure, (protocol, security, ids)), security, peer_seconds, few)
+        )
+    panels = [Panels("seconds", ("method",), ("ids per party",))]
     return Outcome("psi", "Private set intersection", rows, notes, panels)
 
 
@@ -77,7 +79,7 @@ def _row(
     raw = measured["raw"]
     return {
         "method": f"vfsl {measured['protocol']} ({security}-bit security)",
-        "ids a side": measured["ids"],
+        "ids per party": measured["ids"],
         "seconds": measured["seconds"],
         "ids/s": measured["rows_per_second"],
         "bytes/id": measured["bytes_per_id"],
@@ -94,6 +96,6 @@ def _row(
 
 
 def _measure(case: tuple[str, int, int]) -> dict[str, Any]:
-    """One measurement, in a fresh process: its memory must not be another's peak."""
+    """One measurement in a fresh process, so that its peak memory is its own."""
     protocol, security, ids = case
     return measure_alignment(protocol, ids, security=security)

@@ -1,4 +1,4 @@
-"""What alignment costs on this machine: rates, bytes an id, peak memory; and raw operations."""
+"""What alignment costs on this machine: rates, bytes per id, peak memory, raw operations."""
 
 from __future__ import annotations
 
@@ -11,38 +11,34 @@ from typing import Any
 import numpy as np
 
 from benchmarks.memory import PeakMemory
-from vfsl.align.blind_rsa import RsaKey, in_threads
-from vfsl.align.byterows import ByteRows, rows_of
-from vfsl.align.ecdh import CurveKey
-from vfsl.align.ids import DIGEST_BYTES, prepare_ids
-from vfsl.align.modular import bytes_of, numbers_of
-from vfsl.align.options import Alignment
-from vfsl.align.protocol import align
+from vfsl.align import Alignment, CurveKey, RsaKey, align, prepare_ids
+from vfsl.align.blind_rsa import in_threads, to_bytes, to_numbers
+from vfsl.align.ids import DIGEST_BYTES, ByteRows, to_rows
 from vfsl.channel import Transcript
-from vfsl.parallel import cores
+from vfsl.parallel import count_cores
 
 
 def raw_rates(protocol: str = "blind-rsa", security: int = 128, ids: int = 512) -> dict[str, Any]:
-    """Operations a second of the method's one expensive step, on one core and on all.
+    """Operations per second of the method's one expensive step, on one core and on all.
 
     For blind RSA that is the unchecked CRT signature, the floor of anything built on this
-    big-number library; for ecdh it is hashing to the curve with one multiplication, and one
+    big-number library. For ecdh it is hashing to the curve with one multiplication, and one
     multiplication alone.
     """
-    random = rows_of(os.urandom(DIGEST_BYTES * ids), DIGEST_BYTES)
-    rates: dict[str, Any] = {"protocol": protocol, "security": security, "cores": cores()}
+    random = to_rows(os.urandom(DIGEST_BYTES * ids), DIGEST_BYTES)
+    rates: dict[str, Any] = {"protocol": protocol, "security": security, "cores": count_cores()}
     if protocol == "ecdh":
         scalar = CurveKey.generate()
         rates["hashed_multiplications_one_core"] = ids / _seconds(lambda: scalar.values(random))
-        points = rows_of(scalar.public * ids, DIGEST_BYTES)
+        points = to_rows(scalar.public * ids, DIGEST_BYTES)
         rates["multiplications_one_core"] = ids / _seconds(lambda: scalar.answer(points))
         return rates
     key = RsaKey.generate(security)
-    elements = rows_of(os.urandom(key.width * ids), key.width)
+    elements = to_rows(os.urandom(key.width * ids), key.width)
 
     def sign(rows: ByteRows) -> bytes:
-        numbers = [number % key.modulus for number in numbers_of(rows)]
-        return bytes_of(key.sign_crt(numbers), key.width)
+        numbers = [number % key.modulus for number in to_numbers(rows)]
+        return to_bytes(key.sign_crt(numbers), key.width)
 
     rates["signatures_one_core"] = ids / _seconds(lambda: sign(elements))
     start = time.process_time()
@@ -67,9 +63,9 @@ def measure_alignment(
     protocol : {"blind-rsa", "ecdh"}
         The method.
     ids : int
-        Ids a side.
+        Ids per party.
     shared : float
-        Share of ids that both sides have.
+        Fraction of ids that both parties have.
     security : {128, 112}
         Key size of blind RSA.
     state : mapping of "A" and "B" to folders, optional
@@ -81,9 +77,9 @@ def measure_alignment(
     -------
     dict
         seconds, rows_per_second (both lists), bytes_per_id (both lists), peak_megabytes; for blind
-        RSA also limit_seconds, which two raw signatures a row take on all cores (measured before
-        and after), ratio_to_limit, and cpu_ratio_to_limit, the same in processor time, which
-        other work on the machine disturbs less.
+        RSA also limit_seconds, the time of two raw signatures per row on all cores (measured
+        before and after), ratio_to_limit, and cpu_ratio_to_limit, the same in processor time,
+        which other work on the machine disturbs less.
     """
     gap = ids - round(shared * ids)
     lists = {
@@ -125,7 +121,7 @@ def measure_alignment(
 def _against_limit(
     seconds: float, cpu_seconds: float, ids: int, before: dict[str, Any], after: dict[str, Any]
 ) -> dict[str, float]:
-    """A blind-RSA run beside two raw signatures a row."""
+    """A blind-RSA alignment compared with two raw signatures per row."""
     limit = 2 * ids * 2 / (before["signatures_all_cores"] + after["signatures_all_cores"])
     name = "cpu_seconds_a_signature"
     cpu_limit = 2 * ids * (before[name] + after[name]) / 2

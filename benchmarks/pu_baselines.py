@@ -36,7 +36,7 @@ def pooled_model(kind: str) -> Any:
 
 
 def fit_pooled(kind: str, columns: Floats, label: Booleans, weights: Floats) -> Any:
-    """A fitted classifier, on one core: threads that wait for each other would count as work."""
+    """A fitted classifier, on one core, since waiting threads would count as work."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     with threadpool_limits(1):
@@ -64,7 +64,7 @@ def elkan_noto_weighted(kind: str, train: Floats, known: Booleans, test: Floats)
 def bagging(
     kind: str, train: Floats, known: Booleans, test: Floats, bags: int, rng: np.random.Generator
 ) -> Scores:
-    """Mordelet and Vert's PU bagging, written apart from VFPU's."""
+    """PU bagging by Mordelet and Vert, written independently of VFPU."""
     rest, sums, counts = np.flatnonzero(~known), np.zeros(len(known)), np.zeros(len(known))
     answers = np.zeros(len(test))
     for _ in range(bags):
@@ -92,7 +92,7 @@ def nnpu(
     rng: np.random.Generator,
     epochs: int = 50,
 ) -> Scores:
-    """Non-negative PU learning (Kiryo et al. 2017): one hidden layer, sigmoid loss, Adam.
+    """Non-negative PU learning (Kiryo et al., 2017): one hidden layer, sigmoid loss, Adam.
 
     R = π E_P l(g, +) + max(0, r), r = E_U l(g, −) − π E_P l(g, −); where r < 0 the step is on −r.
     """
@@ -162,7 +162,7 @@ class Network:
 
 
 def pulearn_bagging(train: Floats, known: Booleans, test: Floats, bags: int) -> Scores:
-    """pulearn's PU bagging over logistic regression, in an environment of its own.
+    """PU bagging of pulearn over logistic regression, in an environment of its own.
 
     Raises PeerMissing where it cannot be installed.
     """

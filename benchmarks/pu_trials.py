@@ -1,4 +1,4 @@
-"""The drawings of the PU experiment: rows, known positives, and how parties hold them."""
+"""The trials of the PU experiment: rows, known positives, and how parties hold them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
-from vfsl.data import Dataset, Encoder, PartyTable, halves, load
+from vfsl.data import Encoder, PartyTable, halves
+from vfsl.datasets import Dataset, load
 from vfsl.federation import Federation
 from vfsl.pu.bags import Booleans
 from vfsl.values import Floats
@@ -16,7 +17,7 @@ from vfsl.values import Floats
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One drawing of rows and known positives; truth is for metrics and the oracle only."""
+    """One trial: rows and known positives; the truth is for metrics and the oracle only."""
 
     name: str
     train: pd.DataFrame
@@ -29,7 +30,7 @@ class Trial:
 
     @property
     def hidden(self) -> Booleans:
-        """The true positives among the unlabelled rows, of these only."""
+        """Which of the unlabelled rows are truly positive."""
         return self.truth[~self.known]
 
 
@@ -41,7 +42,7 @@ def dataset(name: str) -> Dataset:
 def trial(
     name: str, data: Dataset, rows: int, labelled: float, seed: int, biased: str = ""
 ) -> Trial:
-    """Shuffle, cut into training and test rows, and mark a share of the training positives.
+    """Shuffle, split into training and test rows, and mark a fraction of the positives.
 
     The rarer class is positive. ``biased``: high values of the first numeric column of that party
     are e⁴ times as likely to be known as low ones, instead of all alike.

@@ -13,13 +13,13 @@ from vfsl.errors import ConfigError
 # Import paths, so that listing them loads nothing. Each: run(quick, say) -> Outcome.
 EXPERIMENTS = {
     "schemes": ("benchmarks.schemes", "homomorphic kernels beside phe, fate-utils, sf-heu"),
-    "linear": ("benchmarks.linear", "encrypted linear and logistic regression, whole runs"),
+    "linear": ("benchmarks.linear", "encrypted logistic regression beside the pooled model"),
     "trees": ("benchmarks.trees", "plain and encrypted trees beside xgboost and lightgbm"),
     "pu": ("benchmarks.pu", "reliable positives: VFPU beside its baselines"),
-    "complete": ("benchmarks.complete", "completed columns and what they are good for"),
+    "complete": ("benchmarks.complete", "completed columns: errors, intervals, use for training"),
     "generators": ("benchmarks.generators", "generators and imputers beside ctgan"),
-    "risa": ("benchmarks.risa", "RISA, its ablation and its rivals"),
-    "deploy": ("benchmarks.deploy", "the engine's overhead against memory"),
+    "risa": ("benchmarks.risa", "RISA, its ablation and competing methods"),
+    "deploy": ("benchmarks.deploy", "the overhead of the engine, compared with memory"),
     "psi": ("benchmarks.psi", "private set intersection: speed, bytes, memory, peers"),
 }
 
@@ -36,11 +36,11 @@ def run_experiment(
     name : str
         One of ``EXPERIMENTS``.
     quick : bool
-        A small form that ends in two minutes.
+        A small form that takes less than two minutes.
     workers : int
-        Cells that are computed at a time, where an experiment has cells.
+        How many cells are computed at the same time, if the experiment has cells.
     say : callable
-        Hears what is being measured.
+        Called with what is being measured.
     """
     if name not in EXPERIMENTS:
         near = difflib.get_close_matches(name, EXPERIMENTS, n=1)

@@ -1,4 +1,4 @@
-"""RISA, both variants, beside its eight rivals: quality by overlap, absent parties, time.
+"""RISA, both variants, and its eight rivals: quality by overlap, absent parties, time.
 
 Every cell (data, overlap, seed, method) is kept on disk when it is done, so that an interrupted run
 goes on where it was. ``VFSL_RISA_FULL=1`` adds all overlap ratios of CIFAR-10.
@@ -22,11 +22,11 @@ from benchmarks.rivals import RIVALS, rival
 from benchmarks.rivals.harness import Problem
 from benchmarks.table import Outcome, judged, latex_table
 from vfsl.errors import DataError
-from vfsl.evidence.deep import need_torch
+from vfsl.evidence.risa import RISA, need_torch
 from vfsl.evidence.switches import switches_of
 from vfsl.values import Array
 
-# Raise it when a change makes kept cells stale.
+# Raise this when a change makes kept cells stale.
 EDITION = 2
 OURS = ("RISA paper", "RISA plus")
 ABLATIONS = {
@@ -35,14 +35,14 @@ ABLATIONS = {
     "IMP + ST": {"evidential": False},
     "IMP + EVFL": {"self_train": False},
 }
-# Rivals that divide a step's rows between two losses, with twice the rows: a whole step for each.
+# Rivals that divide a step's rows between two losses, here with twice the rows per step.
 RICHER = {f"{name}, twice the rows": name for name in ("FedCVT", "Few-shot VFL")}
-# FedCVT has two encoders a party: ours with half as many channels again, 2.25 times the weights.
+# FedCVT has two encoders per party: ours with half as many channels again, 2.25 times the weights.
 WIDER = "RISA plus, wider"
 METHODS = (*RIVALS, *OURS)
 _MORE = (*RICHER, *ABLATIONS)
 
-# Of an epoch over a channel and one without: perceptrons, convolutions.
+# Allowed ratio of an epoch over a channel and one without: perceptrons, convolutions.
 RATIOS = {"census": 2.0, "mnist": 1.3}
 
 Say = Callable[[str], None]
@@ -51,7 +51,7 @@ Seeds = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run: tasks with their overlaps, seeds, and the tasks whose parts are taken away."""
+    """What is measured: tasks with their overlaps, seeds, and the tasks of the ablation."""
 
     tasks: tuple[tuple[Task, tuple[float, ...], Seeds], ...]
     ablated: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Plan:
 
 def full_plan(every_ratio: bool = False) -> Plan:
     ratios = (0.01, 0.1, 0.5)
-    seeds = (5, 6, 7, 8, 9)  # smaller ones were looked at while the method was made
+    seeds = (5, 6, 7, 8, 9)  # smaller ones were used while the method was developed
     many = (0.01, 0.1, 0.2, 0.3, 0.4, 0.5)
     return Plan(
         (
@@ -111,7 +111,7 @@ def run(quick: bool, say: Say) -> Outcome:
 
 @dataclass(frozen=True)
 class RisaCase:
-    """One method on one drawing: all that a cell's result depends on."""
+    """One method on one trial: everything that the result of a cell depends on."""
 
     task: Task
     overlap: float
@@ -120,7 +120,7 @@ class RisaCase:
 
 
 def risa_cell(case: RisaCase) -> dict[str, Any]:
-    """Make the data, train, judge."""
+    """Make the data, train, evaluate."""
     made = data_sets.make_case(case.task, case.overlap, case.seed)
     return measure(case.method, made)
 
@@ -149,7 +149,7 @@ def _names(task: Task, plan: Plan) -> tuple[str, ...]:
 
 
 def measure(name: str, case: Case, seed: int = 0) -> dict[str, Any]:
-    """Train one method on a case, and judge it once: both parties, A alone, B alone."""
+    """Train one method on a case and evaluate it once: both parties, A alone, B alone."""
     rng = np.random.default_rng([case.seed, seed, *name.encode()])
     started = time.process_time()
     problem = with_twice_the_rows(case.problem) if name in RICHER else case.problem
@@ -165,7 +165,7 @@ def measure(name: str, case: Case, seed: int = 0) -> dict[str, Any]:
 
 
 def with_twice_the_rows(problem: Problem) -> Problem:
-    """The same problem with as many steps of twice as many rows."""
+    """The same problem with as many steps and twice as many rows per step."""
     learning = problem.learning
     more = replace(learning, epochs=2 * learning.epochs, batch_size=2 * learning.batch_size)
     return replace(problem, learning=more)
@@ -176,18 +176,18 @@ def fit_of(name: str, case: Case) -> Callable[..., Callable[..., Array]]:
     if name in RIVALS:
         return rival(name)
     from benchmarks.rivals.together import Together
-    from vfsl.evidence.course import Settings
+    from vfsl.evidence.course import Course
 
     variant = "plus" if name in ("RISA plus", WIDER) else "paper"
     switches = switches_of(variant, ABLATIONS.get(name), case.pictures)
-    return Together(Settings(switches, case.problem.learning)).fit
+    return Together(Course(RISA(), switches, case.problem.learning)).fit
 
 
 # ---- tables --------------------------------------------------------------------------------------
 
 
 def summarise(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row a method and cell of data and overlap: mean and deviation over seeds."""
+    """One row per method, data set and overlap: mean and deviation over seeds."""
     rows = []
     for data, overlap in dict.fromkeys((line["data"], line["overlap"]) for line in lines):
         here = [line for line in lines if (line["data"], line["overlap"]) == (data, overlap)]
@@ -209,7 +209,7 @@ def summarise(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def best_rival(lines: Sequence[Mapping[str, Any]], among: Iterable[str] = RIVALS) -> str:
-    """The rival with the best mean where both parties are present."""
+    """The rival with the best mean on rows that both parties have."""
     names = [name for name in among if any(line["method"] == name for line in lines)]
 
     def mean(name: str) -> float:
@@ -246,14 +246,14 @@ def goals(lines: Sequence[Mapping[str, Any]]) -> list[str]:
         single.append(float(np.mean([line["both"] for line in plus])) - alone)
     found.append(
         judged(
-            "plus within 0.5 point of the best rival on average and 1.5 in the worst cell",
+            "plus within 0.5 points of the best rival on average and 1.5 in the worst cell",
             bool(np.mean(gaps) >= -0.5 and min(gaps) >= -1.5),
             f"{np.mean(gaps):+.2f} on average, {min(gaps):+.2f} at worst",
         )
     )
     found.append(
         judged(
-            "the same beside rivals that see twice the rows a step",
+            "the same beside rivals that see twice the rows per step",
             bool(np.mean(richer) >= -0.5 and min(richer) >= -1.5),
             f"{np.mean(richer):+.2f} on average, {min(richer):+.2f} at worst",
         )
@@ -268,7 +268,7 @@ def goals(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     found.append(
         judged(
-            "plus never more than 1.5 points under the best single party",
+            "plus never more than 1.5 points below the best single party",
             min(single) >= -1.5,
             f"{min(single):+.2f} at worst",
         )
@@ -277,7 +277,7 @@ def goals(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def time_goals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What an epoch over a channel may cost beside one graph in one process."""
+    """What an epoch over a channel may cost, compared with one graph in one process."""
     return [
         judged(
             f"an epoch over a channel ≤ {RATIOS[row['data']]} × one graph, {row['data']}",
@@ -290,18 +290,18 @@ def time_goals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def beside_two_encoders(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Plus with encoders of about FedCVT's size beside FedCVT, where both were run."""
+    """Plus with encoders of about FedCVT's size compared with FedCVT, where both were run."""
     wider = [line for line in lines if line["method"] == WIDER]
     found = []
     for data, overlap in dict.fromkeys((line["data"], line["overlap"]) for line in wider):
         here = [line for line in lines if (line["data"], line["overlap"]) == (data, overlap)]
         gap = float(np.mean(_gaps(here, WIDER, "FedCVT")))
-        found.append(f"{WIDER}, beside FedCVT on {data} {overlap:.0%}: {gap:+.2f} points.")
+        found.append(f"{WIDER}, compared with FedCVT on {data} {overlap:.0%}: {gap:+.2f} points.")
     return found
 
 
 def _gates(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Facts that must hold if the harness is right."""
+    """Facts that must hold if the experiment is set up correctly."""
 
     def mean(data: str, overlap: float, method: str) -> float | None:
         values = [
@@ -355,12 +355,12 @@ def _latex_cell(row: Mapping[str, Any] | None, best: float) -> str:
 
 
 def validation(task: Task) -> Task:
-    """The task with a part of its training rows to judge by instead of the test rows."""
+    """The task with a part of its training rows in place of the test rows."""
     return replace(task, judge="validation")
 
 
 _NOTES = (
-    "Each party keeps all of its rows; a share of them is aligned, the others cannot be linked. "
+    "Each party keeps all of its rows; some of them are aligned, the others cannot be linked. "
     "All rows of A have labels, B's own have none.",
     "Accuracy for several classes, AUC for two, in points of 100; ± is the deviation over seeds. "
     "Criteo: five folds. Test rows have both parties; A alone and B alone leave the other out.",
@@ -368,7 +368,7 @@ _NOTES = (
     "variants of RISA as many epochs over all rows that they use. FedCVT and Few-shot VFL divide a "
     "step's rows between two losses; with twice the rows each loss has a whole step. No early "
     "stopping; test rows are used once.",
-    "FedCVT has two encoders a party, all others one; 'RISA plus, wider', added when FedCVT was "
+    "FedCVT has two encoders per party, all others one; 'RISA plus, wider', added when FedCVT was "
     "seen ahead, has half as many channels again.",
     "Seeds of the table were not looked at while methods were made, with one exception: how trust "
     "in a second party begins was changed after this table had shown plus behind on MNIST 10 %. It "

@@ -1,4 +1,4 @@
-"""The data of the RISA experiment: two parties, a share of rows aligned, rows to judge by."""
+"""The data of the RISA experiment: two parties, some rows aligned, rows to judge by."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.rivals.harness import Problem, View
-from vfsl.data import Dataset, PartyTable, available, halves, load
+from vfsl.data import PartyTable, halves
+from vfsl.datasets import Dataset, available, load
 from vfsl.errors import DataError
-from vfsl.evidence.columns import KINDS
-from vfsl.evidence.encoders import CNN, MLP, Inputs, Recipe
-from vfsl.evidence.member import Learning, as_inputs
+from vfsl.evidence.encoders import CNN, MLP, Recipe
+from vfsl.evidence.networks import Inputs, Learning, as_inputs
 from vfsl.values import Array
 
 PICTURES = ("mnist", "cifar10")
@@ -48,7 +48,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A problem, the rows to judge by, and how."""
+    """A problem, the test rows, and the metric."""
 
     problem: Problem
     judged: tuple[Inputs, Inputs]
@@ -70,25 +70,25 @@ class Case:
 
 
 def require(task: Task) -> None:
-    """DataError if the data of a task are not here."""
+    """Raise DataError if the data of a task are not available."""
     if task.data not in available():
         raise DataError(f"data set {task.data!r} is not here; set VFSL_DATA to a folder with it.")
 
 
 def make_case(task: Task, overlap: float, seed: int) -> Case:
-    """Split rows by the seed, deal columns to two parties, align a share of the rows."""
+    """Split rows by the seed, deal columns to two parties, align some of the rows."""
     rng = np.random.default_rng([seed, 2024])
     content = load(task.data)
     train, judged = split_rows(content, task, seed, rng)
     codes, classes = pd.factorize(content.frame[content.label], sort=True)
     tables, recipe = party_tables(content, np.concatenate([train, judged]), task)
     aligned = max(1, round(overlap * len(train)))
-    # Outside the overlap B's rows are the same people in another order: nobody can tell.
+    # Outside the overlap B's rows are the same people in another order, which nobody can see.
     others = aligned + rng.permutation(len(train) - aligned)
     orders = (np.arange(len(train)), np.concatenate([np.arange(aligned), others]))
     views, rows_to_judge = [], []
     for table, order in zip(tables, orders, strict=True):
-        columns = KINDS[recipe.columns].fit(table.take(np.arange(len(train))))
+        columns = recipe.columns.fit(table.take(np.arange(len(train))))
         inputs = as_inputs(columns.arrays(table))
         views.append(View(inputs.take(order), recipe, columns))
         rows_to_judge.append(inputs.take(np.arange(len(train), len(table))))
@@ -102,7 +102,7 @@ def make_case(task: Task, overlap: float, seed: int) -> Case:
 def split_rows(
     content: Dataset, task: Task, seed: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Training rows and rows to judge by; the publisher's own parts where there are any.
+    """Training rows and test rows; the publisher's own split if there is one.
 
     Criteo is small: the seed is the number of one of five folds. Validation rows always come from
     what would be training rows.
@@ -127,7 +127,7 @@ def split_rows(
 def party_tables(
     content: Dataset, rows: Array, task: Task
 ) -> tuple[tuple[PartyTable, PartyTable], Recipe]:
-    """The two parties' columns of these rows: halves; numbers and categories apart in Criteo."""
+    """The two parties' columns of these rows: halves, or in Criteo numbers and categories."""
     if content.images is not None:
         pictures = content.images[rows]
         pictures = pictures if pictures.ndim == 4 else pictures[..., None]
@@ -151,7 +151,7 @@ def party_tables(
 
 
 def _pixels(pictures: Array) -> pd.DataFrame:
-    """Pictures with channels first, one column a pixel."""
+    """Pictures with channels first, one column per pixel."""
     flat = np.moveaxis(pictures, 3, 1).reshape(len(pictures), -1).astype(np.float32)
     return pd.DataFrame(flat, columns=[f"p{place}" for place in range(flat.shape[1])])
 

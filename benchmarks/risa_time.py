@@ -1,4 +1,4 @@
-"""What the channel costs RISA: one epoch over it beside one graph in one process, and memory."""
+"""What the channel costs RISA: one epoch over it and in one process, and peak memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from benchmarks.memory import PeakMemory
 from benchmarks.risa_data import Task, make_case, party_tables, require, split_rows
 from benchmarks.rivals.harness import Problem
 from vfsl.align import RowPlan, RowShare
-from vfsl.data import Kind, load
+from vfsl.data import Kind
+from vfsl.datasets import load
 from vfsl.evidence import RISA
-from vfsl.evidence.encoders import build_network
+from vfsl.evidence.networks import build_network
 from vfsl.evidence.opinion import evidence_of, fuse, losses, opinion_of
 from vfsl.evidence.rows import deal
 from vfsl.federation import Federation
+from vfsl.progress import Event
 
 TASKS = {
     "census": Task("census", 10_000, 100, epochs=5),
@@ -24,13 +26,13 @@ TASKS = {
     "digits": Task("digits", 700, 100, epochs=5),
 }
 OVERLAP = 0.5
-TURNS = 3  # of both; the best of each counts
-# One stage, every row labelled: what both sides of the comparison do.
+TURNS = 3  # the best of each counts
+# One stage, with every row labelled: the same work in both cases.
 _SWITCHES = {"self_train": False, "discount": False, "removal": "none", "repeats": 1}
 
 
 def overhead(name: str) -> dict[str, Any]:
-    """Seconds of an epoch with and without a channel by turns, bytes of an epoch, peak memory."""
+    """Seconds of an epoch with and without a channel in turns, bytes per epoch, peak memory."""
     task = TASKS[name]
     require(task)
     channels, alones = [], []
@@ -48,13 +50,13 @@ def overhead(name: str) -> dict[str, Any]:
         "epoch over a channel, s": channel,
         "epoch in one graph, s": alone,
         "ratio": channel / alone,
-        "MB an epoch": megabytes,
+        "MB per epoch": megabytes,
         "peak MB": memory.megabytes,
     }
 
 
 def channel_epoch(task: Task) -> tuple[float, float]:
-    """The median epoch of RISA over a memory channel, and the megabytes that it sends."""
+    """The median epoch of RISA over a memory channel, and how many megabytes it sends."""
     content = load(task.data)
     train, _ = split_rows(content, task, 0, np.random.default_rng(0))
     tables, recipe = party_tables(content, train, task)
@@ -78,9 +80,13 @@ def channel_epoch(task: Task) -> tuple[float, float]:
         switches=_SWITCHES,
         epochs=task.epochs,
         batch_size=task.batch_size,
-        on_event=lambda event: stamps.append(time.perf_counter()),
     )
-    risa.fit(fed, ("A", "label"))
+
+    def listen(event: Event) -> None:
+        if event.stage.startswith("epoch"):
+            stamps.append(time.perf_counter())
+
+    risa.fit(fed, ("A", "label"), on_event=listen)
     sent = sum(entry.bytes for entry in fed.transcript.entries)
     return float(np.median(np.diff(stamps))), sent / 1e6 / task.epochs
 

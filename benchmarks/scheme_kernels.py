@@ -14,22 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.crypto import scheme
+from vfsl.crypto import make_scheme
+from vfsl.crypto.fixed import fold
 from vfsl.crypto.opening import SecretKey
 from vfsl.crypto.scheme import EncryptedArray, PublicKey, Scheme
-from vfsl.crypto.slots import fold
 from vfsl.crypto.work import using_workers
 from vfsl.values import Array
 
-# python-paillier with 2048 bits on a machine like this one. Its gradient and
-# histogram start from obfuscated ciphertexts: encrypting them takes it another 11 ms a value.
+# python-paillier with 2048 bits on a similar machine. Its gradient and histogram start from
+# obfuscated ciphertexts: encrypting them takes it another 11 ms per value.
 PEER_SECONDS = {"gradient": 50.0, "histogram": 24.0, "encrypt": 1120.0}
 
 DEFAULT_SCHEMES = ("plain", "paillier-112", "bfv")
 
 
 class _Bench:
-    """One scheme with throw-away keys, data of a seed, and processor time by step."""
+    """One scheme with temporary keys, data drawn from a seed, and processor time by step."""
 
     def __init__(self, made: Scheme, scale: float, seed: int) -> None:
         self.name = made.name
@@ -55,12 +55,12 @@ class _Bench:
         return result
 
     def encrypt(self, values: Array, use: Any) -> EncryptedArray:
-        """Encrypt from a pool that was filled before, and send."""
+        """Encrypt from a pool that was filled beforehand, and send."""
         first = self.public.encrypt(values[:64], use=use)
         numbers = len(first.to_wire().payload.get("numbers", ()))
         if self.name == "paillier":
-            # A full pool takes minutes. 64 random numbers used over and over time the same (and
-            # protect nothing); what the others would have cost is counted in proportion.
+            # Filling the pool takes minutes. 64 random numbers that are used again and again take
+            # the same time (and protect nothing); the cost of the others is extrapolated.
             pool: Any = self.public.pool  # type: ignore[attr-defined]
             needed = len(values) * numbers // 64
             few = self.timed("offline", lambda: pool.take(64))
@@ -75,11 +75,11 @@ class _Bench:
         return array
 
     def opened(self, sums: EncryptedArray, expected: Array) -> dict[str, Any]:
-        """Through the key holder, and compared."""
+        """Open through the key holder, and compare."""
         if self.name == "bfv":
-            count = len(sums._raws)  # type: ignore[attr-defined]
+            count = len(sums.raws)  # type: ignore[attr-defined]
             self.timed("offline", lambda: self.public.prepare(count))
-        request, mask = self.timed("mask", sums.masked)
+        request, mask = self.timed("mask", sums.mask)
         answer = self.timed("open", lambda: self.secret.open(request, sums.shape))
         result = self.timed("unmask", lambda: mask.remove(answer))
         self.sent += _megabytes(request.payload) + _megabytes(answer.payload)
@@ -119,7 +119,7 @@ def measure(
     wanted = list(KERNELS if kernels is None else kernels)
     for name in schemes:
         kind, _, security = name.partition("-")
-        bench = _Bench(scheme(kind, int(security or 128)), scale, seed)
+        bench = _Bench(make_scheme(kind, int(security or 128)), scale, seed)
         for kernel in wanted:
             bench.start()
             with using_workers(1):
@@ -186,8 +186,8 @@ def encrypt(bench: _Bench) -> dict[str, Any]:
     return {
         "rows": wanted,
         "exact": bool((opened == values[:200]).all()),
-        "microseconds_a_value": bench.steps["encrypt"] / wanted * 1e6,
-        "offline_microseconds_a_value": bench.steps["offline"] / wanted * 1e6,
+        "microseconds_per_value": bench.steps["encrypt"] / wanted * 1e6,
+        "offline_microseconds_per_value": bench.steps["offline"] / wanted * 1e6,
     }
 
 
@@ -204,7 +204,7 @@ def _finished(row: dict[str, Any], bench: _Bench) -> dict[str, Any]:
     online = sum(bench.steps.values())
     row |= {"seconds": offline + online, "offline": offline, "online": online}
     row |= {"steps": bench.steps, "sent_mb": bench.sent, "peak_mb": _peak_megabytes()}
-    # plain encrypts nothing: a ratio would say nothing.
+    # plain encrypts nothing, so a ratio would be meaningless.
     if bench.scale == 1.0 and bench.name != "plain" and row["kernel"] in PEER_SECONDS:
         row["compared"] = _compared(row, bench)
         row["times_faster"] = PEER_SECONDS[row["kernel"]] / row["compared"]

@@ -126,7 +126,7 @@ def repeat(cipher, places):
 
 @dataclass(frozen=True)
 class _Peer:
-    """A peer, what pip installs for it, its calls, and on which share of the rows it is timed."""
+    """A peer, what pip installs for it, its calls, and the fraction of rows it is timed on."""
 
     name: str
     key: str
@@ -145,8 +145,8 @@ PEERS = (
     _Peer("sf-heu OU", "OU 2048", *_HEU_PACKAGES, 20, (("scheme", "ou"),)),
 )
 
-# Of vfsl: how measure calls it, its key, and which kernels are timed. Paillier's association would
-# take minutes and nobody uses it for that.
+# vfsl's schemes: the name in measure, the key, and which kernels are timed. Association under
+# Paillier would take minutes, and nobody uses it for that.
 _ALL = ("gradient", "histogram", "association", "encrypt")
 _OURS = {
     "plain": ("no encryption", _ALL),
@@ -158,7 +158,7 @@ WIDE, NARROW = "gradient, 30 bits", "gradient, 20 bits"
 FULL = {WIDE: 10_000, NARROW: 10_000, "histogram": 100_000, "encrypt": 100_000, "decrypt": 200}
 _SUMS = (WIDE, NARROW, "histogram", "association")
 _QUICK_SCALE = 0.1
-# The machine may have other work: the best of so many is taken, ours and the peers' alike.
+# The machine may have other work: the best of this many counts, for us and for the peers.
 _TIMES = 3
 
 
@@ -183,7 +183,7 @@ class Timing:
 
     @property
     def compared(self) -> float:
-        """What is set against others: without encryption, but bfv and plain with all they did."""
+        """What is compared: no encryption, except for bfv and plain, where everything counts."""
         if self.kernel in _SUMS and "Paillier" in self.key:
             return self.sums + self.opening
         return self.sums + self.opening + self.encrypting + self.pool
@@ -195,7 +195,9 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
     timings: list[Timing] = []
     notes = list(_NOTES)
     if quick:
-        notes.insert(0, "The quick form, a tenth of the rows and one peer: goals are not judged.")
+        notes.insert(
+            0, "The quick form has a tenth of the rows and one peer: goals are not judged."
+        )
     for peer in PEERS[:1] if quick else PEERS:
         say(f"{peer.name}, {peer.key} bits")
         try:
@@ -281,7 +283,7 @@ def best(timings: Iterable[Timing]) -> list[Timing]:
 
 
 def table(timings: Sequence[Timing]) -> list[dict[str, Any]]:
-    """Rows by kernel, each of ours with its ratio to every peer."""
+    """Rows by kernel; each of ours has its ratio to every peer."""
     peers = list(dict.fromkeys(one.who for one in timings if not one.ours))
     order = list(_SHAPES)
     rows = []
@@ -305,7 +307,7 @@ def table(timings: Sequence[Timing]) -> list[dict[str, Any]]:
 
 
 def ratio(timings: Iterable[Timing], one: Timing, peer: str) -> float | None:
-    """How many times faster one of ours is than a peer; None where that would not be fair."""
+    """How many times faster ours is than a peer; None where that would not be fair."""
     # plain hides nothing; a longer key does more than the peer's.
     if not one.ours or one.key in ("no encryption", "Paillier 3072"):
         return None
@@ -328,14 +330,16 @@ def goals(timings: Sequence[Timing]) -> list[str]:
     each = ", ".join(f"{micro:.2g} ({key})" for key, micro in online)
     return [
         _against("gradient with bfv ≥ 200 × the fastest peer", 200, bfv, timings),
-        _against("the same, the peers with columns of 30 bits", 200, bfv, timings, kernel=WIDE),
+        _against("the same, with 30-bit columns for the peers", 200, bfv, timings, kernel=WIDE),
         _against("gradient with Paillier ≥ 9 × peers' Paillier", 9, gradient, timings),
         _against("histogram with Paillier ≥ 1.8 × peers' Paillier", 1.8, histogram, timings),
-        judged("encryption online ≤ 10 µs a value", max(m for _, m in online) <= 10, f"{each} µs"),
+        judged(
+            "encryption online ≤ 10 µs per value", max(m for _, m in online) <= 10, f"{each} µs"
+        ),
         judged(
             f"association 20 × 20 of {joined.rows:,} rows ≤ 1 core-second",
             joined.compared <= 1,
-            f"{joined.compared:.2g}, of them {joined.pool:.2g} for the pool",
+            f"{joined.compared:.2g}, of which {joined.pool:.2g} for the pool",
         ),
     ]
 
@@ -370,23 +374,24 @@ _SHAPES = {
     "association": "association 20 × 20 of {} rows",
     "histogram": "histogram {} × 20 × 32, (g, h)",
     "encrypt, full pool": "encrypt {}, from a full pool",
-    "encrypt": "encrypt {}, all in",
+    "encrypt": "encrypt {}, everything included",
     "decrypt": "decrypt {}",
 }
 
 _NOTES = (
     "All figures are core-seconds: processor time of one process on one core, the best of three "
-    "(quick: of one) for everybody.",
-    "compared: gradient, histogram and association of Paillier and of the peers are the sums and "
-    "their opening, from encrypted values; ours also masks what the key holder opens, the peers do "
-    "not. bfv and plain are compared with everything: encryption, its randomness, masks, opening.",
-    "Peers start from obfuscated ciphertexts; a histogram of theirs uses each of a few hundred "
-    "ciphertexts several times, as adding them costs the same. They have no pool of randomness: "
-    "'encrypt from a full pool' is set against all of their encryption.",
-    "Paillier of ours fills its pool for 1,000 values of 'encrypt', and for 64 in gradient and "
-    "histogram; times of the pool are in proportion.",
-    "bfv's plaintext space holds no more than columns of 20 bits in the gradient; its encrypted "
-    "values have 24 bits like the others'. 200 values are one ciphertext there.",
-    "Ratios are shown at equal key size: Paillier of 2048 bits is about 112-bit security, 3072 and "
-    "bfv are 128-bit, OU of 2048 bits about 112.",
+    "(in the quick form: of one) for every library.",
+    "compared: for Paillier and for the peers, gradient, histogram and association consist of the "
+    "sums and their opening, starting from encrypted values; our Paillier also masks what the key "
+    "holder opens, the peers do not. For bfv and plain everything is included: encryption, its "
+    "randomness, masks, opening.",
+    "Peers start from obfuscated ciphertexts. Their histograms use each of a few hundred "
+    "ciphertexts several times, since adding them costs the same. They have no pool of randomness, "
+    "so 'encrypt from a full pool' is compared with all of their encryption.",
+    "Our Paillier fills its pool for 1,000 values in 'encrypt', and for 64 in gradient and "
+    "histogram; the time of the pool is extrapolated.",
+    "In the gradient, bfv's plaintext space has room for columns of at most 20 bits; its encrypted "
+    "values have 24 bits like the others'. 200 values fit into one ciphertext there.",
+    "Ratios are shown at equal key size: 2048-bit Paillier has about 112-bit security, 3072-bit "
+    "Paillier and bfv have 128-bit security, 2048-bit OU about 112.",
 )

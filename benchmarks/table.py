@@ -14,14 +14,14 @@ from typing import Any
 from benchmarks.figures import Panels, figure
 from vfsl import store
 from vfsl.record import versions
-from vfsl.report.words import rounded
+from vfsl.report.words import write_rounded
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows of one experiment, with what one needs to judge them.
+    """Rows of one experiment, with what is needed to judge them.
 
-    Where a column named ``what`` says what a row is about, pages have a table for each.
+    If there is a column named ``what``, pages have one table for each of its values.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Outcome:
         return list(dict.fromkeys(key for row in self.rows for key in row))
 
     def save(self, folder: Path) -> None:
-        """Write NAME.json, NAME.csv, NAME.md, NAME.tex and, where panels are named, NAME.svg."""
+        """Write NAME.json, NAME.csv, NAME.md, NAME.tex and, if there are panels, NAME.svg."""
         content = asdict(self)
         content.pop("panels")
         store.write_json(folder / f"{self.name}.json", content)
@@ -66,7 +66,10 @@ class Outcome:
         lines = [f"# {self.title}", "", f"Measured by `vfsl bench run {self.name}`.", ""]
         for columns, rows in self.tables():
             lines += [_line(columns), _line(["---"] * len(columns))]
-            lines += [*(_line([rounded(row.get(name)) for name in columns]) for row in rows), ""]
+            lines += [
+                *(_line([write_rounded(row.get(name)) for name in columns]) for row in rows),
+                "",
+            ]
         lines += [f"- {note}" for note in self.notes]
         lines += [f"- {name}: {value}" for name, value in self.machine.items()]
         return "\n".join(lines) + "\n"
@@ -76,7 +79,7 @@ class Outcome:
         made = [
             latex_table(
                 [_escaped(name) for name in columns],
-                [[_escaped(rounded(row.get(name))) for name in columns] for row in rows],
+                [[_escaped(write_rounded(row.get(name))) for name in columns] for row in rows],
             )
             for columns, rows in self.tables()
         ]
@@ -119,7 +122,7 @@ def judged(text: str, reached: bool, figure: str) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What the timings were taken on; no names of hosts."""
+    """The machine on which times were measured, without its name."""
     return {"cores": os.cpu_count(), "processor": platform.machine(), "system": platform.system()}
 
 

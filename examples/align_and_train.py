@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Align two tables and train across them
-# A bank has the label, a shop has other columns. Both are halves of a public data set, so that we
-# can compare with a model on one pooled table. Encryption is on.
+# Party A has the label, party B has other columns. Both tables are halves of a public data set, so
+# that the result can be judged. Encryption is on.
 
 # %%
 import numpy as np
@@ -14,7 +14,7 @@ print({party: table.shape for party, table in cut.tables.items()})
 
 # %% [markdown]
 # ## Who is in both?
-# Each party learns which of its own rows are common, and nothing about the others.
+# Each party learns which of its own rows are common, and nothing about the other rows.
 
 # %%
 fed = vfsl.simulate(cut.tables, labels=cut.labels, kinds=cut.kinds, seed=0)
@@ -30,8 +30,8 @@ logistic = vfsl.estimators.LogisticRegression(l2=0.01).fit(fed, label)
 trees = vfsl.estimators.XGB(n_estimators=5, max_depth=3).fit(fed, label)
 
 # %% [markdown]
-# ## Rows that were kept apart
-# A second federation of the test rows; the shares of the model stay where they are.
+# ## Test rows
+# A second federation holds the test rows; the model shares stay where they are.
 
 # %%
 unseen = vfsl.simulate(cut.test, labels=cut.labels, kinds=cut.kinds, seed=0)
@@ -41,7 +41,7 @@ for name, model in {"logistic": logistic, "trees": trees}.items():
     print(f"{name}: AUC {roc_auc_score(truth, model.predict_proba(unseen)[:, 1]):.3f}")
 
 # %% [markdown]
-# ## What left whom
+# ## What left each party
 
 # %%
 ledger = fed.ledger

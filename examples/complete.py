@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Complete the columns that the other party lacks
-# A has many people, B knows few of them. FedPSG makes B's columns for A's other rows and says for
-# each column whether that is worth anything.
+# A has many people, and B knows few of them. FedPSG completes B's columns for A's remaining rows
+# and says for each column whether the result is useful.
 
 # %%
 import numpy as np
@@ -19,7 +19,7 @@ print(len(plan.overlap), "common rows;", len(plan["A"].rest), "rows that only A 
 
 # %% [markdown]
 # ## Complete
-# `skill` is the share of the mean's squared error that is removed, on common rows held out.
+# `skill` is the fraction of the mean's squared error that a model removes, on held-out common rows.
 
 # %%
 done = vfsl.FedPSG().fit_complete(fed, given="A", missing="B")
@@ -27,7 +27,7 @@ print(done.quality[["model", "skill", "coverage", "verdict"]])
 print(done.provenance["member"].head())  # each cell: route, model, round, confidence
 
 # %% [markdown]
-# ## Look at the truth, which only an experimenter has
+# ## Compare with the truth, which only an experimenter has
 
 # %%
 rows = made.rows["A"].loc[done.table.index]
@@ -40,7 +40,7 @@ for name in done.table.select_dtypes("number"):
 
 # %% [markdown]
 # ## Is it worth it?
-# Every way to use the rows, scored on common rows that it did not train on.
+# Every strategy for using the rows is scored on common rows that its model was not trained on.
 
 # %%
 advice = done.recommend(base=XGB(n_estimators=5, max_depth=2))

@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Who else is positive?
 # A knows some positives and has nothing else. B and C have columns about many people. VFPU ranks
-# the others. Here the truth is known, so we can look how good the ranking is; VFPU never sees it.
+# the unlabelled rows. The truth is known here, so that the ranking can be judged; VFPU never sees
+# it.
 
 # %%
 import numpy as np
@@ -16,7 +17,7 @@ print({party: table.shape for party, table in cut.tables.items()})
 
 # %% [markdown]
 # ## Align B and C, then mark the rows that A knows
-# C asks A about the common rows only; A learns how many, and nothing comes back to it.
+# C asks A about the common rows only. A learns how many there are, and nothing else.
 
 # %%
 fed = vfsl.simulate(cut.tables, kinds=cut.kinds, scheme="plain", seed=0)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Learn from every row
-# RISA trains on the common rows and on those that only one party has. It needs PyTorch.
-# Its gradients tell the other parties the labels of the rows they train on: read docs/risa.md.
+# RISA trains on the common rows and on those that only one party has. It needs PyTorch. Its
+# gradients reveal to the other parties the labels of the rows they train on: read docs/risa.md.
 
 # %%
 import numpy as np
@@ -27,7 +27,7 @@ print("trust:", risa.trust_)
 print(risa.n_pseudo_, "rows got a pseudo label;", len(risa.removed_), "left")
 
 # %% [markdown]
-# ## Rows kept apart: both parties, and A alone
+# ## Test rows: both parties, and A alone
 
 # %%
 unseen = vfsl.simulate(cut.test, labels=cut.labels, kinds=cut.kinds, seed=0)
@@ -38,8 +38,8 @@ alone = risa.predict_proba(unseen, offline=["B"])
 print(f"A alone: AUC {roc_auc_score(truth, alone[:, 1]):.3f}")
 
 # %% [markdown]
-# ## Does doubt mean something?
-# Uncertainty of the fused opinion: little evidence, or parties that disagree.
+# ## Does uncertainty mean something?
+# A fused opinion is uncertain if there is little evidence, or if the parties disagree.
 
 # %%
 doubt = risa.uncertainty(unseen)

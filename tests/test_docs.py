@@ -5,6 +5,7 @@ Commands are parsed by the command line itself, and on some pages run on made-up
 blocks load.
 """
 
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer.main
+from typer.core import TyperCommand
 
 import vfsl.cli
 from vfsl.data import make_parties
@@ -69,9 +71,10 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)
-def test_commands_parse(page):
+def test_commands_parse(page, monkeypatch):
     heard = []
-    command = deaf(typer.main.get_command(vfsl.cli.app), heard)
+    monkeypatch.setattr(TyperCommand, "invoke", lambda self, context: heard.append(context.params))
+    command = typer.main.get_command(vfsl.cli.app)
     for words in commands(page):
         done = None
         try:
@@ -80,16 +83,6 @@ def test_commands_parse(page):
             done = error
         assert done is None, f"{name_of(page)}: {' '.join(words)}: {done!r} {done}"
     assert len(heard) == len(commands(page))
-
-
-def deaf(command, heard):
-    """The command line with commands that only note that they were called."""
-    if hasattr(command, "commands"):
-        for subcommand in command.commands.values():
-            deaf(subcommand, heard)
-    else:
-        command.callback = lambda **options: heard.append(options)
-    return command
 
 
 @pytest.mark.slow
@@ -191,6 +184,12 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "api").glob("*.md")), ids=name_of)
+def test_names_of_the_reference_exist(page):
+    for path in re.findall(r"^::: ([\w.]+)", page.read_text(), re.MULTILINE):
+        pkgutil.resolve_name(path)
+
+
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text().split("\nnav:")[1]
     for page in sorted(DOCS.rglob("*.md")):
@@ -206,8 +205,15 @@ def test_every_benchmark_page_is_in_its_index():
 
 def test_every_command_has_a_line():
     listed = (DOCS / "commands.md").read_text()
-    for command in typer.main.get_command(vfsl.cli.app).commands:
+    app = typer.main.get_command(vfsl.cli.app)
+    for command in app.list_commands(None):
         assert f"| `vfsl {command}` |" in listed, f"add vfsl {command} to docs/commands.md"
+
+
+def test_the_glossary_is_in_order():
+    lines = (DOCS / "glossary.md").read_text().split("|---|---|\n")[1].splitlines()
+    words = [line.split("|")[1].strip().lower() for line in lines]
+    assert words == sorted(words)
 
 
 def test_every_data_set_is_on_its_page():
@@ -219,7 +225,7 @@ def test_every_data_set_is_on_its_page():
 def test_pictures_are_readable_in_the_dark_and_say_what_they_show():
     pictures = sorted((DOCS / "pictures").glob("*.svg"))
     used = "".join(page.read_text() for page in PAGES)
-    assert len(pictures) == 6
+    assert len(pictures) == 7
     for picture in pictures:
         content = picture.read_text()
         assert "prefers-color-scheme: dark" in content
@@ -239,4 +245,6 @@ def test_the_site_builds(tmp_path):
         timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    assert "RISA" in (tmp_path / "site" / "api" / "evidence" / "index.html").read_text()
+    api = tmp_path / "site" / "api"
+    assert "RISA" in (api / "evidence" / "index.html").read_text()
+    assert "Number of trees" in (api / "estimators" / "index.html").read_text()

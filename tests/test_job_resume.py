@@ -16,15 +16,15 @@ class Interrupter:
 
     def __init__(self, monkeypatch):
         self.count, self.at = 0, None
-        real = Transcript.sent
+        real = Transcript.note_sent
 
-        def sent(transcript, *what):
+        def sent(transcript, *what, **more):
             self.count += 1
             if self.count == self.at:
                 raise KeyboardInterrupt
-            return real(transcript, *what)
+            return real(transcript, *what, **more)
 
-        monkeypatch.setattr(Transcript, "sent", sent)
+        monkeypatch.setattr(Transcript, "note_sent", sent)
 
 
 def run(monkeypatch, folder, out):

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vfsl.errors import ConfigError
-from vfsl.job.fields import STEP_FIELDS, TRAINABLE, settings_of
 from vfsl.job.schema import PartySection, RunSection, TestSection, check
+from vfsl.job.steps import fields_of, models
 
 DOCS = Path(__file__).parent.parent / "docs" / "jobs.md"
 OWN = {"table": "own.csv", "id": "id"}
@@ -35,7 +35,8 @@ JUNK = st.one_of(
     st.lists(st.just({"wrong": 1}), min_size=1, max_size=2),
 )
 PLACES = [(section, name) for section, model in SECTIONS.items() for name in model.model_fields]
-PLACES += [(do, name) for do, model in STEP_FIELDS.items() for name in model.model_fields]
+PLACES += [(do, name) for do in STEPS if do != "train" for name in fields_of(do)]
+PLACES += [("train", name) for name in {n: 0 for m in models() for n in fields_of("train", m)}]
 
 
 def job(*steps):
@@ -46,11 +47,11 @@ def job(*steps):
 def placed(section, field, value):
     """A job that is right but for one field, and how a sentence names that field."""
     content = copy.deepcopy(job(*STEPS.get(section, [ALIGN])))
-    if section in STEP_FIELDS:
+    if section in STEPS:
         number = len(content["steps"]) - 1
         step = content["steps"][number]
         if section == "train" and field not in step and field not in ("rows", "accept"):
-            step["model"] = next(model for model in TRAINABLE if field in settings_of(model))
+            step["model"] = next(m for m in models() if field in fields_of("train", m))
         step[field] = value
         return content, f"steps[{number}].{field}"
     if section == "test":
@@ -96,7 +97,7 @@ def test_an_unknown_field_is_named_with_the_nearest_one(section, field, data):
     typo = field[:place] + field[place] + field[place:]
     content, where = placed(section, field, "x")
     path = where.rsplit(".", 1)[0]
-    if section in STEP_FIELDS:
+    if section in STEPS:
         step = content["steps"][-1]
         step[typo] = step.pop(field)
         step.update(STEPS[section][-1])
@@ -126,7 +127,7 @@ def test_an_unknown_field_is_named_with_the_nearest_one(section, field, data):
         ),
         (
             [ALIGN, {"do": "complete", "given": "C", "missing": "B", "tau": "atuo"}],
-            "steps[1].tau must be a number from 0 to 1 or 'auto'. Got 'atuo' instead.",
+            "steps[1].tau must be a number from 0 to 1 or 'auto'. Got 'atuo' instead; did you mean",
         ),
         (
             [ALIGN, {"do": "complete", "given": "C", "missing": "C"}],
@@ -166,7 +167,7 @@ def test_an_unknown_field_is_named_with_the_nearest_one(section, field, data):
                     "switches": {"self_trian": False},
                 },
             ],
-            "steps[1].switches.self_trian is not a known field; did you mean 'self_train'?",
+            "Got 'self_trian' instead; did you mean 'self_train'?",
         ),
         (
             [ALIGN, {"do": "train", "model": "risa", "label": ["C", "y"]}],

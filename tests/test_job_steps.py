@@ -8,10 +8,9 @@ import pytest
 
 from job_cases import COMPLETE, EVALUATE, HEAD, PU, RISA, TRAIN, files_below, vfsl, write_case
 from vfsl.data import read_table
-from vfsl.evidence import load_risa
+from vfsl.estimators import XGB, load_model
 from vfsl.job import load_job, preview, run_job
 from vfsl.record import RunRecord
-from vfsl.site import Site
 
 ALL = HEAD + PU + COMPLETE + TRAIN + RISA + EVALUATE
 
@@ -162,7 +161,7 @@ def test_the_record_has_the_metrics_and_the_verdict(case):
 
 def test_a_saved_risa_predicts_as_it_did(case):
     folder, found, fed, _ = case
-    model = load_risa(folder / "out", "model-5")
+    model = load_model(folder / "out", "model-5")
     assert model.label_ == ("C", "late")
     written = pd.read_csv(folder / "out/parties/C/predictions-5.csv", dtype={"id": str})
     assert len(written) == len(found["C"])  # RISA answers for rows that only C has, too
@@ -294,7 +293,7 @@ def test_rows_that_cannot_be_held_out(old, new, words, tmp_path, monkeypatch, ca
 
 
 def test_risa_without_torch_is_one_sentence(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("vfsl.evidence.deep.find_spec", lambda name: None)
+    monkeypatch.setattr("vfsl.evidence.risa.find_spec", lambda name: None)
     write_case(tmp_path, HEAD + RISA)
     assert vfsl(monkeypatch, "run", tmp_path / "job.toml", "--out", tmp_path / "out") == 2
     printed = capsys.readouterr().err
@@ -307,19 +306,20 @@ def test_completed_rows_are_trained_on_with_weights(case, monkeypatch):
     """The model of step 4 saw common training rows and completed ones; the latter count less."""
     folder, _, fed, _ = case
     seen = {}
-    part = Site.part
+    learn = XGB.learn
 
-    def spied(self, label=None, weights=None):
-        if weights is not None:
-            seen["weights"] = np.asarray(weights)
-        return part(self, label, weights)
+    def spied(self, site, channel, label, *, weights=None, weighted=False):
+        assert weighted
+        seen[site.me] = weights
+        return learn(self, site, channel, label, weights=weights, weighted=weighted)
 
-    monkeypatch.setattr(Site, "part", spied)
+    monkeypatch.setattr(XGB, "learn", spied)
     text = HEAD + COMPLETE.replace('label = "late"\nadvice_trees = 2\n', "") + TRAIN
     (folder / "short.toml").write_text(text)
     run_job(load_job(folder / "short.toml"), folder, folder / "short")
     common = len(fed.plan.overlap) - round(0.25 * len(fed.plan.overlap))
-    weights = seen["weights"]
+    weights = seen.pop("C")
+    assert set(seen.values()) == {None}  # nobody else is given them
     assert (weights[:common] == 1).all()
     rest = weights[common:]
     assert len(rest) == len(fed.share("C").rest)

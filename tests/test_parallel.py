@@ -15,7 +15,7 @@ import pytest
 
 from vfsl import parallel
 from vfsl.align import ecdh
-from vfsl.align.byterows import rows_of
+from vfsl.align.ids import to_rows
 from vfsl.errors import ConfigError, DataError
 
 
@@ -72,10 +72,10 @@ def test_an_error_in_a_worker_arrives_here():
 
 def test_number_of_workers_from_the_environment(monkeypatch):
     monkeypatch.setenv("VFSL_WORKERS", "3")
-    assert parallel.cores() == 3
+    assert parallel.count_cores() == 3
     monkeypatch.setenv("VFSL_WORKERS", "many")
     with pytest.raises(ConfigError, match="VFSL_WORKERS"):
-        parallel.cores()
+        parallel.count_cores()
 
 
 def use_workers(sender, stay):
@@ -117,14 +117,14 @@ def own_pid_and_workers(count):
 
 
 def test_work_apart_is_done_by_a_fresh_process_that_may_use_workers():
-    first, workers = parallel.apart(own_pid_and_workers, 6)
-    second, _ = parallel.apart(own_pid_and_workers, 6)
+    first, workers = parallel.call_apart(own_pid_and_workers, 6)
+    second, _ = parallel.call_apart(own_pid_and_workers, 6)
     assert len({first, second, os.getpid()}) == 3
     assert first not in workers
 
 
 @pytest.mark.parametrize(
-    ("each", "processes"), [(parallel.apart_each, 4), (parallel.lasting_each, 1)]
+    ("each", "processes"), [(parallel.call_each_apart, 4), (parallel.call_each, 1)]
 )
 def test_items_one_by_one_each_in_its_place(each, processes):
     """In a fresh process for each item, or in one that goes on."""
@@ -135,7 +135,7 @@ def test_items_one_by_one_each_in_its_place(each, processes):
     assert os.getpid() not in pids
 
 
-@pytest.mark.parametrize("each", [parallel.apart_each, parallel.lasting_each])
+@pytest.mark.parametrize("each", [parallel.call_each_apart, parallel.call_each])
 def test_what_was_not_begun_is_dropped_after_an_error(each):
     with pytest.raises(DataError, match="three"):
         list(each(fail_on_three, [1, 3, *range(4, 50)], 1))
@@ -216,7 +216,7 @@ def test_a_dask_cluster_finds_the_same_overlap(monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs dask[distributed]")
     monkeypatch.setattr(ecdh, "_CHUNK", 64)
     key = ecdh.CurveKey.generate()
-    digests = rows_of(b"".join(hashlib.sha256(b"%d" % n).digest() for n in range(1000)), 32)
+    digests = to_rows(b"".join(hashlib.sha256(b"%d" % n).digest() for n in range(1000)), 32)
     here = overlap(key, digests[:700], digests[300:])
     cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
     with cluster, distributed.Client(cluster) as client:

@@ -57,9 +57,11 @@ def test_each_event_is_one_line_of_json():
     assert (second["seconds"], second["rate"], second["remaining"]) == (0.5, 2.0, 1.5)
 
 
-def test_messages_tell_rounds_pieces_and_trees_once_each():
+def test_messages_tell_rounds_tasks_and_trees_once_each():
     heard = []
-    watch = Watch("train xgb", {"model": "xgb", "n_estimators": 7}, heard.append)
+    watch = Watch(heard.append)
+    watch(Event("train xgb", "start", total=7))
+    watch(Event("train xgb", "start", total=7))  # by another party
     for name in (
         "xgb/public key",
         "xgb/trees 0/level 0/offers",
@@ -67,11 +69,20 @@ def test_messages_tell_rounds_pieces_and_trees_once_each():
         "xgb/trees 1/level 0/offers",
     ):
         watch(name)
-    assert heard == [Event("train xgb", "trees 1", 1, 7), Event("train xgb", "trees 2", 2, 7)]
+    watch(Event("train xgb", "end"))
+    watch(Event("train xgb", "end"))
+    watch("xgb/trees 2/level 0/offers")
+    assert heard == [
+        Event("train xgb", "start"),
+        Event("train xgb", "trees 1", 1, 7),
+        Event("train xgb", "trees 2", 2, 7),
+        Event("train xgb", "end"),
+    ]
     heard.clear()
-    watch = Watch("vfpu-m", {}, heard.append)
-    watch("vfpu-m/piece 2/linear/fit/stage 0/round 4/residual")
-    assert heard == [Event("vfpu-m", "piece 3, round 5", 3, None)]
+    watch(Event("vfpu-m", "start"))
+    watch("vfpu-m/task 2/linear/fit/stage 0/round 4/residual")
+    watch(Event("vfpu-m", "age", 1, 4))
+    assert heard[1:] == [Event("vfpu-m", "task 3, round 5", 3, None), Event("vfpu-m", "age", 1, 4)]
 
 
 def test_bars_take_any_event():

@@ -6,7 +6,7 @@ import pytest
 
 from vfsl.cli import main
 from vfsl.data import make_parties
-from vfsl.federation import Federation
+from vfsl.pu import VFPU
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +77,15 @@ def test_delivered_ids_are_no_formulas_at_their_receiver(folder, monkeypatch):
 
 def test_an_interrupted_run_goes_on_to_the_same_result(folder, monkeypatch):
     assert pu(folder, monkeypatch, out="whole") == 0
-    real, calls = Federation.run, []
+    learn, calls = VFPU.learn, []
 
-    def interrupted(self, step, roles, settings):
-        if step == "vfpu" and not calls:
-            calls.append(step)
+    def interrupted(self, site, channel, **how):
+        if site.me == "C" and not calls:
+            calls.append(site.me)
             raise KeyboardInterrupt
-        return real(self, step, roles, settings)
+        return learn(self, site, channel, **how)
 
-    monkeypatch.setattr(Federation, "run", interrupted)
+    monkeypatch.setattr(VFPU, "learn", interrupted)
     assert pu(folder, monkeypatch) == 130
     assert (folder / "run.unfinished").is_dir()
     assert not (folder / "run").exists()

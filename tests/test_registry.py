@@ -11,21 +11,10 @@ COUNTERS = {"ordered": "collections:OrderedDict", "count": "collections:Counter"
 
 
 @pytest.fixture
-def outsider(tmp_path, monkeypatch):
-    """A package of somebody else, installed as pip would leave it."""
-    (tmp_path / "toy_counters.py").write_text("class Zero:\n    pass\n")
-    (tmp_path / "toy_torch.py").write_text("import torch.nothing_of_that_name\n")
-    info = tmp_path / "toy_counters-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-counters\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[vfsl.toys]\nzero = toy_counters:Zero\ncount = toy_counters:Zero\n"
-        "deep = toy_torch:Deep\nbroken = toy_missing:Nothing\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    yield
-    for name in ("toy_counters", "toy_torch"):
-        sys.modules.pop(name, None)
+def outsider(install):
+    install("toy_counters", "class Zero:\n    pass\n", "vfsl.toys", zero="Zero", count="Zero")
+    install("toy_deep", "import torch.nothing_of_that_name\n", "vfsl.toys", deep="Deep")
+    install("toy_broken", "import toy_missing\n", "vfsl.toys", broken="Nothing")
 
 
 def _toys():
@@ -37,6 +26,9 @@ def test_ours_are_listed_in_their_order_and_found():
 
     toys = _toys()
     assert toys.names() == ["ordered", "count"]
+    assert list(toys) == toys.names()
+    assert "count" in toys
+    assert "zero" not in toys
     assert toys.find("count") is Counter
     assert toys.get("zero") is None
 
@@ -44,6 +36,7 @@ def test_ours_are_listed_in_their_order_and_found():
 def test_entries_of_others_come_last_and_are_imported_on_first_use(outsider):
     toys = _toys()
     assert toys.names() == ["ordered", "count", "broken", "deep", "zero"]
+    assert "zero" in toys
     assert "toy_counters" not in sys.modules
     assert toys.find("zero").__name__ == "Zero"
     assert list(find_plugins("vfsl.toys")) == ["broken", "count", "deep", "zero"]

@@ -60,3 +60,38 @@ def test_checkpoints_belong_to_one_job(tmp_path):
     first.clear()
     assert not (tmp_path / "kept").exists()
     first.clear()
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path):
+    nothing = store.Checkpoints(None, "job")
+    nothing.save("a", 1, {"x": np.arange(2)})
+    assert nothing.load("a") is None
+    assert nothing.numbers("round") == []
+    assert nothing.within("part").load("a") is None
+    nothing.forget("a")
+    nothing.clear()
+    with pytest.raises(StoreError, match="Nothing is kept"):
+        nothing.load_arrays("a")
+
+
+def test_arrays_are_kept_beside_a_value_and_numbered(tmp_path):
+    kept = store.Checkpoints(tmp_path, {"bags": 3}, np.arange(4), b"x")
+    for number in (2, 10, 1):
+        kept.save(f"round-{number}", {"n": number}, {"x": np.arange(number)})
+    assert kept.numbers("round") == [1, 2, 10]
+    assert kept.load_arrays("round-2")["x"].tolist() == [0, 1]
+    kept.forget("round-2")
+    assert kept.numbers("round") == [1, 10]
+    assert not (tmp_path / "round-2.npz").exists()
+
+
+@pytest.mark.parametrize(
+    "other", [({"bags": 4}, np.arange(4)), ({"bags": 3}, np.arange(4.0)), ({"bags": 3},)]
+)
+def test_other_facts_are_another_job(tmp_path, other):
+    store.Checkpoints(tmp_path, {"bags": 3}, np.arange(4)).save("a", 1)
+    with pytest.raises(StoreError, match="another job"):
+        store.Checkpoints(tmp_path, *other).load("a")
+    part = store.Checkpoints(tmp_path, {"bags": 3}, np.arange(4)).within("a part", "more")
+    part.save("b", 2)
+    assert (tmp_path / "a-part" / "b.json").exists()

@@ -88,7 +88,7 @@ def test_each_share_holds_only_its_own_columns(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model": "cubic"}, "steps[1].model must be 'linear', 'logistic', 'rf'"),
+        ({"model": "cubic"}, "steps[1].model must be one of 'linear', 'logistic', 'rf'"),
         ({"label": "Q=churn"}, "names party 'Q', which has no --party"),
         ({"label": "A=gone"}, "'gone'"),
         ({"label": "churn"}, "--label must be NAME=VALUE"),

@@ -1,4 +1,4 @@
-"""The rivals by name; each is one file with ``fit(problem, rng) -> Fitted``. Adding one is one."""
+"""Methods that RISA is compared with, by name; each is one file with ``fit(problem, rng)``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RIVALS = {
 
 
 def rival(name: str) -> Fit:
-    """How that rival is trained."""
+    """The training function of that rival."""
     check_choice("rival", "name", name, tuple(RIVALS))
     fit: Fit = import_module(RIVALS[name]).fit
     return fit

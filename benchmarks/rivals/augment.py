@@ -1,9 +1,9 @@
-"""Random changes of rows for rivals that compare views of the same row; from a numpy generator.
+"""Random augmentation of rows, for rivals that compare two versions of a row.
 
-Pictures are moved by up to two pixels (weak), and also brightened, made noisy and partly blanked
-(strong). They are not mirrored: digits are not symmetric. Cells of tables are replaced by the
-column's mean or by code 0 (weak), with noise on numbers (strong); or, for contrast, by cells of
-other rows.
+Images are shifted by up to two pixels (weak), and also brightened, jittered and partly blanked
+(strong). They are not mirrored, since digits are not symmetric. Cells of tables are replaced by
+the column's mean or by code 0 (weak), with jitter on numbers (strong); or, for contrastive
+learning, by cells of other rows.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from vfsl.evidence.encoders import CNN, Inputs, Recipe
+from vfsl.evidence.encoders import CNN, Recipe
+from vfsl.evidence.networks import Inputs
 
 _KEEP, _NOISE, _SHIFT = 0.8, 0.1, 2
 
 
 def weak(rows: Inputs, recipe: Recipe, rng: np.random.Generator) -> Inputs:
     if isinstance(recipe, CNN):
-        return _flat(shifted(_pictures(rows, recipe), rng), rows)
+        return _flat(shift(_pictures(rows, recipe), rng), rows)
     numbers = torch.as_tensor(rng.random(tuple(rows.numbers.shape)) < _KEEP)
     codes = torch.as_tensor(rng.random(tuple(rows.codes.shape)) < _KEEP)
     return Inputs(rows.numbers * numbers, rows.codes * codes)
@@ -31,22 +32,22 @@ def strong(rows: Inputs, recipe: Recipe, rng: np.random.Generator) -> Inputs:
     if isinstance(recipe, CNN):
         pictures = _pictures(Inputs(numbers, rows.codes), recipe)
         gain = torch.as_tensor(rng.uniform(0.6, 1.4, (len(rows), 1, 1, 1))).float()
-        return _flat(blanked(pictures * gain, rng), rows)
+        return _flat(blank(pictures * gain, rng), rows)
     return Inputs(numbers, changed.codes)
 
 
-def corrupted(rows: Inputs, pool: Inputs, rng: np.random.Generator, share: float = 0.6) -> Inputs:
+def corrupt(rows: Inputs, pool: Inputs, rng: np.random.Generator, fraction: float = 0.6) -> Inputs:
     """Each cell replaced with that probability by the same column's cell of a random row."""
     parts = []
     for own, other in ((rows.numbers, pool.numbers), (rows.codes, pool.codes)):
         shape = tuple(own.shape)
         drawn = torch.as_tensor(rng.integers(0, len(pool), shape))
-        replaced = torch.as_tensor(rng.random(shape) < share)
+        replaced = torch.as_tensor(rng.random(shape) < fraction)
         parts.append(torch.where(replaced, torch.gather(other, 0, drawn), own))
     return Inputs(parts[0], parts[1])
 
 
-def shifted(pictures: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+def shift(pictures: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
     """Each picture moved by up to two pixels, zeros coming in."""
     rows, _, height, width = pictures.shape
     padded = torch.nn.functional.pad(pictures, [_SHIFT] * 4)
@@ -58,7 +59,7 @@ def shifted(pictures: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
     return padded[number, channel, lines, across]
 
 
-def blanked(pictures: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+def blank(pictures: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
     """A random box of a third of the height and width of each picture set to 0."""
     rows, _, height, width = pictures.shape
     top = torch.as_tensor(rng.integers(0, height, rows))[:, None]

@@ -1,13 +1,13 @@
-"""FedCVT: unique and common representations, attention for absent ones, cross-view pseudo labels.
+"""FedCVT: unique and common representations, attention, and cross-view pseudo-labels.
 
-Each party has two encoders. What a party would have said of a row that it does not have is attended
-from overlap rows (unique part) and from the other party's rows (common part). Three linear heads:
-A, B and both. The loss weights are those published for pictures; thresholds 0.8, 0.7, 0.7 and
-sharpening temperature 0.5.
+Each party has two encoders. The features of a row that a party does not have are estimated by
+attention, from overlap rows (unique part) and from the other party's rows (common part). There are
+three linear heads: A, B and both. The loss weights are those published for images; the thresholds
+are 0.8, 0.7, 0.7 and the sharpening temperature is 0.5.
 
 Our choices: the keys of attention are the step's own aligned batch, instead of blocks of 5,000
 rows; an aligned row never attends to itself, which would make the estimation losses trivial; one
-optimiser. One party alone answers by its own head.
+optimiser. One party alone is predicted by its own head.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.rivals.harness import (
     optimise,
     part,
 )
-from vfsl.evidence.encoders import Inputs, linear
+from vfsl.evidence.networks import Inputs, linear
 from vfsl.values import Array
 
 TEMPERATURE = 0.5
@@ -82,7 +82,7 @@ def label_estimates(first: Views, second: Views, hot: Tensor) -> Tensor:
 
 
 class CrossView(nn.Module):
-    """Two encoders a party and three heads."""
+    """Two encoders per party and three heads."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
         super().__init__()

@@ -1,17 +1,17 @@
-"""Few-shot VFL: labels read from gradients by clustering, local FixMatch, two exchanges.
+"""Few-shot VFL: labels from clustered gradients, local FixMatch, two exchanges.
 
 1. B sends features of overlap rows from an untrained encoder and gets the gradient of the summed
    loss under an untrained linear head; k-means on it gives each overlap row a temporary label.
 2. Each party trains locally: cross-entropy on its labelled rows, and FixMatch on all of its rows
-   (where the weak view is 0.85 sure, the strong view is trained to agree).
+   (where the weak version is classified with probability 0.85, the strong one is trained to agree).
 3. The server trains heads over frozen features of overlap rows.
-4. Few-shot: B's own rows whose pseudo labels by B alone and by both (A's features attended) agree
-   and are sure join B's labelled rows by the gradients of those labels, clustered anew; steps 2 and
-   3 repeat.
+4. Few-shot: B's remaining rows get pseudo-labels from B alone and from both parties (A's features
+   by attention). Those that agree and are certain join B's labelled rows, by clustering the
+   gradients of those labels anew. Steps 2 and 3 are repeated.
 
 Our choices: A uses its true labels, since it holds them, instead of clusters; 10 restarts; the
-budget of steps is shared by the two local phases; heads take 200 full-batch steps. A alone answers
-by its local network, B alone by the server's head over its features.
+budget of steps is shared by the two local phases; heads take 200 full-batch steps. A alone is
+predicted by its local network, B alone by the server's head over its features.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from benchmarks.rivals.augment import strong, weak
 from benchmarks.rivals.harness import Batches, Fitted, Problem, evaluate, optimise, part
-from vfsl.evidence.encoders import Inputs, linear
+from vfsl.evidence.networks import Inputs, linear
 from vfsl.evidence.rows import Numbers
 from vfsl.values import Array
 
@@ -38,7 +38,7 @@ Features = Callable[[int, Numbers], Tensor]
 
 
 def summed_gradient(features: Tensor, other: Tensor, head: nn.Linear, truth: Tensor) -> Array:
-    """The gradient of the summed cross-entropy by the first features: nearly K different rows."""
+    """The gradient of the summed cross-entropy by the features: nearly K distinct rows."""
     leaf = features.detach().requires_grad_()
     scores = head(torch.cat([other.detach(), leaf], dim=1))
     loss = functional.cross_entropy(scores, truth, reduction="sum")
@@ -55,7 +55,7 @@ def clusters(gradients: Array, count: int, rng: np.random.Generator) -> Numbers:
 
 
 def agreement(weak_scores: Tensor, strong_scores: Tensor) -> Tensor:
-    """FixMatch: where the weak view is sure, the strong view should say the same."""
+    """FixMatch: where the weak version is certain, the strong one should agree."""
     sure, guess = torch.softmax(weak_scores.detach(), dim=1).max(dim=1)
     each = functional.cross_entropy(strong_scores, guess, reduction="none")
     return (each * (sure >= SURE)).mean()

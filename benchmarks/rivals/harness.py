@@ -1,6 +1,6 @@
 """What RISA's rivals share: the problem, the budget, encoders, and one training loop.
 
-Rivals are yardsticks of quality. They run in one process, for two parties, and send no messages;
+Rivals are for comparing quality. They run in one process, for two parties, and send no messages;
 RISA itself runs over channels (vfsl.evidence.protocol), with the same result as in one process.
 """
 
@@ -14,16 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vfsl.evidence.columns import Columns
-from vfsl.evidence.encoders import Inputs, Recipe, build_body, linear
-from vfsl.evidence.member import Learning
+from vfsl.evidence.encoders import Columns, Recipe
+from vfsl.evidence.networks import Inputs, Learning, build_body, linear
 from vfsl.evidence.rows import UNKNOWN, Numbers
 from vfsl.values import Array
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One party's rows, the overlap first, and how its network is made."""
+    """One party's rows, the overlap first, and the recipe of its network."""
 
     inputs: Inputs
     recipe: Recipe

@@ -1,6 +1,6 @@
 """Local: only the label holder's columns, all of its labelled rows; no other party.
 
-A rival that must answer without A's columns gives the class shares of training.
+A rival that must answer without A's columns gives the class frequencies of training.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.rivals.harness import (
     optimise,
     part,
 )
-from vfsl.evidence.encoders import Inputs
+from vfsl.evidence.networks import Inputs
 from vfsl.values import Array
 
 
@@ -35,11 +35,11 @@ def fit(problem: Problem, rng: np.random.Generator) -> Fitted:
         return functional.cross_entropy(scores, label_tensor(problem, batch))
 
     optimise([body, head], problem.steps, loss, problem.learning)
-    shares = np.bincount(problem.labels[rows], minlength=problem.classes) / len(rows)
+    frequencies = np.bincount(problem.labels[rows], minlength=problem.classes) / len(rows)
 
     def predict(first: Inputs | None, second: Inputs | None) -> Array:
         if first is None:
-            return np.tile(shares, (len(second or ()), 1))
+            return np.tile(frequencies, (len(second or ()), 1))
         return evaluate(lambda rows: head(body(part(first, rows))), len(first))
 
     return predict

@@ -1,7 +1,7 @@
-"""Local+VFL: A's own rows train beside overlap rows, with zeros for the columns of B.
+"""Local+VFL: A's own rows are trained with the common rows, with zeros for the columns of B.
 
-Zeros stand in for B's columns after scaling, category code 0 (missing) for its categories, and go
-through B's network, as the paper's "imputed with zeros" says.
+Zeros replace B's scaled columns, and code 0 (missing) its categories. They go through B's network,
+as "imputed with zeros" in the RISA paper says.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from torch.nn import functional
 
 from benchmarks.rivals.harness import Batches, Fitted, Problem, label_tensor, optimise
 from benchmarks.rivals.vfl import Split, predictor
-from vfsl.evidence.encoders import Inputs
+from vfsl.evidence.networks import Inputs
 from vfsl.values import Array
 
 
-def zeroed(inputs: Inputs, absent: Array) -> Inputs:
+def put_zeros(inputs: Inputs, absent: Array) -> Inputs:
     """The rows with zeros where the party is absent."""
     here = torch.as_tensor(~absent)[:, None]
     return Inputs(inputs.numbers * here, inputs.codes * here)
@@ -38,7 +38,7 @@ def fit(problem: Problem, rng: np.random.Generator) -> Fitted:
     def loss(step: int) -> Tensor:
         batch = batches.next()
         absent = batch >= problem.overlap
-        other = zeroed(second.take(np.where(absent, 0, batch)), absent)
+        other = put_zeros(second.take(np.where(absent, 0, batch)), absent)
         scores = network(first.take(batch), other)
         return functional.cross_entropy(scores, label_tensor(problem, batch))
 

@@ -1,6 +1,6 @@
-"""Random Match: own rows of both parties are paired at random; the pair takes A's label.
+"""Random Match: the remaining rows of both parties are paired at random, with A's label.
 
-Our choice: partners are drawn anew in every batch. Without own rows at B it is VFL.
+Our choice: partners are drawn anew in every batch. If B has no remaining rows, it is VFL.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""SFHTL-style: autoencoders, maps between the parties' features, completed rows, pseudo labels.
+"""SFHTL-style: autoencoders, maps between the parties' features, completion, pseudo-labels.
 
-The paper's losses are not public; this is a minimal reading of its abstract. Each party has an
-autoencoder over all of its rows; two-layer maps take the features of one party to those of the
-other, learned on overlap rows; rows outside the overlap are completed by the map. The joint
-classifier trains on A's labelled rows (completed outside the overlap), with 0.1 × reconstruction
-and 0.1 × map loss. In three rounds B's own rows join with a pseudo label where the joint classifier
-gives it at least 0.9. An absent party is mapped, and the joint classifier answers.
+The losses of the paper (Feng et al., "Semi-Supervised Federated Heterogeneous Transfer Learning")
+are not public; this follows its abstract. Each party has an autoencoder over all of its rows.
+Two-layer maps take the features of one party to those of the other; they are learned on overlap
+rows, and complete the rows outside the overlap. The joint classifier is trained on A's labelled
+rows (completed outside the overlap), with 0.1 × reconstruction and 0.1 × map loss. In three rounds,
+B's remaining rows join with a pseudo-label where the joint classifier's probability is at least
+0.9. For an absent party, mapped features are used.
 """
 
 from __future__ import annotations
@@ -25,9 +26,8 @@ from benchmarks.rivals.harness import (
     part,
 )
 from benchmarks.rivals.vfl import Split
-from vfsl.evidence.encoders import Inputs, linear
-from vfsl.evidence.rows import Numbers
-from vfsl.evidence.selftrain import pseudo_labels
+from vfsl.evidence.networks import Inputs, linear
+from vfsl.evidence.rows import Numbers, pseudo_labels
 from vfsl.values import Array
 
 RECONSTRUCTION = MAP = 0.1
@@ -42,14 +42,14 @@ def flat(rows: Inputs, levels: tuple[int, ...]) -> Tensor:
 
 
 def map_loss(maps: nn.ModuleList, features: list[Tensor]) -> Tensor:
-    """How far each party's features are from what the other's map to."""
+    """The distance between each party's features and the mapped features of the other."""
     there = functional.mse_loss(maps[0](features[0]), features[1])
     back = functional.mse_loss(maps[1](features[1]), features[0])
     return there + back
 
 
 class Style(nn.Module):
-    """Encoders with a joint head, decoders, and a map each way."""
+    """Encoders with a joint head, decoders, and a map in each direction."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
-"""SSL+VFL: each party pre-trains its encoder by contrast on all of its rows, then VFL.
+"""SSL+VFL: each party pre-trains its encoder by contrastive learning on all its rows, then VFL.
 
-Pictures: SimCLR over two strong views, temperature 0.5. Tables: SCARF, the clean row against one
-with 60 % of its cells replaced, temperature 1. The projector has two layers and is thrown away. In
-fine-tuning the encoders learn at a tenth of the head's rate. Pre-training and fine-tuning take the
-whole budget of steps each.
+For images SimCLR over two strong augmentations, temperature 0.5. For tables SCARF: the clean row
+against one with 60 % of its cells replaced, temperature 1. The projector has two layers and is
+discarded. In fine-tuning the encoders learn at a tenth of the head's rate. Pre-training and
+fine-tuning each take the whole budget of steps.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.rivals.augment import corrupted, strong
+from benchmarks.rivals.augment import corrupt, strong
 from benchmarks.rivals.harness import Batches, Fitted, Problem, label_tensor, optimise
 from benchmarks.rivals.vfl import Split, predictor
-from vfsl.evidence.encoders import CNN, linear
+from vfsl.evidence.encoders import CNN
+from vfsl.evidence.networks import linear
 
 PROJECTION = 64
 
 
 def contrast(first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """NT-Xent: each view should be nearer to its twin than to every other view."""
+    """NT-Xent: each version should be nearer to its twin than to every other one."""
     views = functional.normalize(torch.cat([first, second]), dim=1)
     likeness = views @ views.T / temperature
     likeness = likeness.masked_fill(torch.eye(len(views), dtype=torch.bool), -torch.inf)
@@ -46,7 +47,7 @@ def pretrain(
         if pictures:
             pair = strong(clean, view.recipe, rng), strong(clean, view.recipe, rng)
         else:
-            pair = clean, corrupted(clean, view.inputs, rng)
+            pair = clean, corrupt(clean, view.inputs, rng)
         first, second = (projector(body(one)) for one in pair)
         return contrast(first, second, 0.5 if pictures else 1.0)
 
@@ -58,7 +59,7 @@ def fit(problem: Problem, rng: np.random.Generator) -> Fitted:
 
 
 def fit_after(problem: Problem, rng: np.random.Generator, pretraining: int) -> Fitted:
-    """VFL after that many steps of pre-training."""
+    """VFL after this many steps of pre-training."""
     network = Split(problem, rng)
     for place, body in enumerate(network.bodies):
         pretrain(problem, place, body, network.widths[place], rng, pretraining)

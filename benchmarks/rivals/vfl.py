@@ -20,7 +20,7 @@ from benchmarks.rivals.harness import (
     optimise,
     part,
 )
-from vfsl.evidence.encoders import Inputs
+from vfsl.evidence.networks import Inputs
 from vfsl.values import Array
 
 

@@ -1,9 +1,9 @@
 """Where random draws come from: the job's seed, which everybody knows, or a party's own secret.
 
 What a party must hide (who is in a bag or a fold, which rows validate) it draws from its private
-seed. That comes from the operating system when a run begins and is kept in the party's own folder,
-so that a resumed run draws the same and nobody else ever can. A simulation has nothing to hide from
-itself: there the job's seed stands in for every private one, so that a run repeats.
+seed. That seed comes from the operating system when a run begins. It is kept in the party's own
+folder, so that a resumed run draws the same and nobody else ever can. A simulation has nothing to
+hide from itself: there the job's seed stands in for every private one, so that a run repeats.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BYTES = 32
 
 
 def public_rng(seed: int, purpose: str) -> np.random.Generator:
-    """What everybody may draw: the same at all parties of a job."""
+    """Draws that everybody may know: the same at all parties of a job."""
     return np.random.default_rng([seed, *purpose.encode()])
 
 
@@ -48,7 +48,7 @@ class PrivateSeed:
 
     @classmethod
     def of_simulation(cls, party: str, seed: int) -> PrivateSeed:
-        """Follows from the job's seed: for one machine, where nobody is to be kept from it."""
+        """A seed that follows from the job's: on one machine there is nobody to hide it from."""
         return cls(party, (seed,))
 
     @classmethod
@@ -83,6 +83,6 @@ def draw_announced_seed(rng: np.random.Generator) -> int:
 
 
 def draw_by_number(rng: np.random.Generator) -> Callable[[int], np.random.Generator]:
-    """A generator for each piece of work by its number, the same whichever pieces were skipped."""
+    """A generator for each task by its number, the same whichever tasks were skipped."""
     words = rng.integers(0, 1 << 32, 4).tolist()
     return lambda number: np.random.default_rng([*words, number])

@@ -7,7 +7,6 @@ arranges them. What one party must not see never passes through another party's 
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
@@ -21,12 +20,12 @@ import pandas as pd
 
 from vfsl import rows
 from vfsl.align import Limits, Normalise, RowPlan, RowShare
-from vfsl.align.limits import NO_CAP, uncapped
-from vfsl.channel import Channel, Player, Transcript, run_together
+from vfsl.align.state import NO_CAP, note_missing_caps
+from vfsl.channel import Channel, Transcript, run_together
 from vfsl.crypto import SCHEMES
 from vfsl.data import PartyTable
 from vfsl.data.checks import check_party_name
-from vfsl.data.labels import declare_label
+from vfsl.data.findings import declare_label
 from vfsl.draws import FIXED, SYSTEM, PrivateSeed, public_rng
 from vfsl.errors import ConfigError
 from vfsl.parts import Part, Roles
@@ -125,8 +124,6 @@ class Federation:
     ----------
     sites : dict of Site
         By party; the key holder's is one of them.
-    transcript : Transcript
-        The messages of the last step.
     """
 
     def __init__(
@@ -160,7 +157,7 @@ class Federation:
         if on not in ("memory", "processes"):
             raise ConfigError(f"Parties run on 'memory' or 'processes'. Got {on!r} instead.")
         self.terms = Terms(tuple(tables), key_holder, scheme, security, seed)
-        self.transcript = Transcript()
+        self._transcripts = [Transcript()]  # of the last step, in all choices of rows
         self._on = on
         self._listener = None if on_event is None else Watch(on_event)
         self._keep_views = keep_views
@@ -212,45 +209,23 @@ class Federation:
             What each party ended up with.
         """
         chosen = self.terms.everyone if parties is None else parties
-        self.transcript = Transcript(keep_views=self._keep_views, listen=self._listener)
+        transcript = Transcript(keep_views=self._keep_views, listen=self._listener)
+        self._transcripts[:] = [transcript]
         for party in chosen:
             self.sites[party].outcomes = []
         players = {
             party: partial(_take_part, play, self.sites[party], dict((own or {}).get(party, {})))
             for party in chosen
         }
-        played = run_together(players, on=self._on, transcript=self.transcript)
+        played = run_together(players, on=self._on, transcript=transcript)
         for party, (_, standing, outcomes) in played.items():
             site, drawn = self.sites[party], standing.drawn.copy()
             standing.drawn = site.standing.drawn  # one count for all choices of rows
             standing.drawn |= drawn  # the larger count of each purpose
             site.standing, site.outcomes = standing, outcomes
         together = merge_outcomes({party: outcomes for party, (*_, outcomes) in played.items()})
-        self._steps += [self._with_cautions(one).to_record(self.transcript) for one in together]
+        self._steps += [self._with_cautions(one).to_record(transcript) for one in together]
         return {party: result for party, (result, *_) in played.items()}
-
-    def run(
-        self, step: str, roles: Mapping[str, Player], settings: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], Any]:
-        """Run roles together as one step; being replaced by `play`."""
-        started = time.perf_counter()
-        self.transcript = Transcript(keep_views=self._keep_views, listen=self._listener)
-        if self._listener is not None:
-            self._listener(Event(step, "start", total=settings.get("n_estimators")))
-        results = run_together(roles, on=self._on, transcript=self.transcript)
-        if self._listener is not None:
-            self._listener(Event(step, "end"))
-        outcome = Outcome(step, dict(settings), seconds=time.perf_counter() - started)
-
-        def report(**facts: Any) -> None:
-            facts = {name: value for name, value in facts.items() if value is not None}
-            self._steps.append(replace(outcome, **facts).to_record(self.transcript))
-
-        return results, report
-
-    def plays(self, party: str) -> bool:
-        """Whether that party's role runs here; being replaced by `play`."""
-        return True
 
     def align(
         self,
@@ -502,6 +477,11 @@ class Federation:
     # ---- what happened ------------------------------------------------------------------------
 
     @property
+    def transcript(self) -> Transcript:
+        """The messages of the last step."""
+        return self._transcripts[0]
+
+    @property
     def record(self) -> RunRecord:
         """Everything that was run so far."""
         facts = {
@@ -557,9 +537,8 @@ class Federation:
         notes = list(outcome.notes)
         for party in answer:
             site = self.sites[party]
-            limits = None if site.alignment.limits.asked == NO_CAP else site.alignment.limits
-            state = site.alignment.state
-            notes += uncapped(asks, asked, site.ids(), limits, {party: state} if state else None)
+            terms = site.alignment
+            notes += note_missing_caps(asks, asked, site.ids(), terms.limits, terms.state)
         return replace(outcome, notes=tuple(notes))
 
     def _fingerprint(self, party: str, table: PartyTable) -> str:

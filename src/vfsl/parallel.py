@@ -1,9 +1,9 @@
 """Worker processes or a cluster for heavy local work, and threads of PyTorch.
 
-Processes are always spawned: forked SEAL and BLAS state hangs. They are a pool of our own and not
-joblib's, whose loky pool is one for the whole process: parties in threads share it, and an error in
-one thread's work shuts it down for the others; it reads its items ahead of who takes the results,
-and a worker outlives a parent that is killed.
+Processes are always spawned, since forked SEAL and BLAS state hangs. The pool is our own. joblib's
+loky pool is one for the whole process: parties in threads share it, and an error in one thread's
+work shuts it down for the others. It also reads items ahead of whoever takes the results, and its
+workers outlive a parent that is killed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import (
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    as_completed,
+)
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -42,7 +48,7 @@ _torch_users = 0
 _torch_before = 1
 
 
-def cores() -> int:
+def count_cores() -> int:
     """How many worker processes to use: ``VFSL_WORKERS``, else the cores this process may use."""
     asked = os.environ.get("VFSL_WORKERS")
     if asked is None:
@@ -70,14 +76,14 @@ def spread(
     With one worker, or inside a worker, everything is computed here. ``function`` and the items
     must pickle; they never leave this machine unless `use_backend` has named a cluster.
     """
-    count = cores() if workers is None else workers
+    count = count_cores() if workers is None else workers
     if count <= 1 or _inside_worker or _inside_task.get():
         yield from map(function, items)
         return
     if _backend is not None:
         yield from _spread_by_joblib(function, items, _backend)
         return
-    pool = _shared_pool(count)
+    pool = _get_pool(count)
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -94,15 +100,15 @@ def spread(
 def use_backend(name: str | None, **settings: Any) -> None:
     """Do heavy local work by a joblib backend from now on, in all threads of this process.
 
-    Keys and ids are in what the backend is given: a cluster must be the party's own, and encrypted.
+    The backend is given keys and ids, so a cluster must be the party's own, and encrypted.
 
     Parameters
     ----------
     name : str or None
-        A backend that joblib knows, such as "dask" or a registered one; None: worker processes of
-        this machine, as in the beginning.
+        A backend that joblib knows, such as "dask", or a registered one. None returns to worker
+        processes of this machine.
     **settings
-        Of that backend, such as ``client`` of "dask".
+        Settings of that backend, such as ``client`` for "dask".
     """
     global _backend
     chosen = None if name is None else {"backend": name, **settings}
@@ -122,7 +128,7 @@ def _spread_by_joblib(
     function: Callable[[Item], Result], items: Iterable[Item], backend: dict[str, Any]
 ) -> Iterator[Result]:
     """By windows of two items per worker: joblib alone would read all items ahead."""
-    task, rest = delayed(_Task(function)), iter(items)
+    task, rest = delayed(_Call(function)), iter(items)
     while True:
         # The setting belongs to this thread, so it must end before a result is handed out.
         with parallel_config(**backend):
@@ -136,8 +142,8 @@ def _spread_by_joblib(
 
 
 @dataclass(frozen=True)
-class _Task(Generic[Item, Result]):
-    """A function as a backend runs it, in a thread of a worker perhaps: it spreads no further."""
+class _Call(Generic[Item, Result]):
+    """A function as a backend calls it, perhaps in a thread of a worker: it spreads no further."""
 
     function: Callable[[Item], Result]
 
@@ -158,7 +164,7 @@ def close_pool() -> None:
             _pool = None
 
 
-def _shared_pool(size: int) -> ProcessPoolExecutor:
+def _get_pool(size: int) -> ProcessPoolExecutor:
     global _pool, _pool_size
     with _lock:
         if _pool is None or _pool_size < size:
@@ -166,9 +172,10 @@ def _shared_pool(size: int) -> ProcessPoolExecutor:
                 _pool.shutdown(wait=False)
             else:
                 # Not atexit: that does not run in a spawned process, which would wait forever.
-                # Before the queues close (priority 10), or the workers would never hear of the end.
+                # Before the queues close (priority 10), or workers would never hear of the end.
                 Finalize(None, close_pool, exitpriority=100)
-            _pool = ProcessPoolExecutor(size, mp_context=_Workers(), initializer=_enter_worker)
+            # The parent decides when work stops; Ctrl-C must not print a traceback per worker.
+            _pool = _start_pool(size, signal.SIG_IGN)
             _pool_size = size
         return _pool
 
@@ -194,66 +201,65 @@ class _Workers(SpawnContext):
     Process = _Worker
 
 
-def apart(function: Callable[[Item], Result], item: Item) -> Result:
+def call_apart(function: Callable[[Item], Result], item: Item) -> Result:
     """``function(item)`` in a fresh process of its own, so that its memory can be measured."""
     with ProcessPoolExecutor(1, mp_context=_Workers()) as executor:
         return executor.submit(function, item).result()
 
 
-def apart_each(
+def call_each_apart(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[tuple[int, Result]]:
     """``function(item)`` for each item, every one in a fresh process, as they are finished.
 
     Yields the item's place and its result. Whatever was not begun when the caller stops is dropped.
     """
+
+    def call(item: Item) -> Result:
+        with _start_pool(1, signal.SIG_DFL) as executor:  # Ctrl-C ends it without a word
+            return executor.submit(function, item).result()
+
     with ThreadPoolExecutor(workers) as threads:
-        places = {
-            threads.submit(_in_fresh_process, function, item): place
-            for place, item in enumerate(items)
-        }
-        try:
-            for future in as_completed(places):
-                yield places[future], future.result()
-        finally:
-            for future in places:
-                future.cancel()
+        yield from _collect(threads, call, items)
 
 
-def lasting_each(
+def call_each(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[tuple[int, Result]]:
-    """:func:`apart_each` by processes that go on to the next item: for short work on large imports.
+    """:func:`call_each_apart`, but a process goes on to the next item: for short work.
 
-    A result must not depend on what its process has computed before.
+    It saves loading large imports again. No result may depend on what its process computed before.
     """
-    pool = ProcessPoolExecutor(workers, mp_context=_Workers(), initializer=_enter_alone)
+    pool = _start_pool(workers, signal.SIG_DFL)
     try:
-        places = {pool.submit(function, item): place for place, item in enumerate(items)}
-        for future in as_completed(places):
-            yield places[future], future.result()
+        yield from _collect(pool, function, items)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _in_fresh_process(function: Callable[[Item], Result], item: Item) -> Result:
-    with ProcessPoolExecutor(1, mp_context=_Workers(), initializer=_enter_alone) as executor:
-        return executor.submit(function, item).result()
+def _collect(
+    executor: Executor, function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[tuple[int, Result]]:
+    places = {executor.submit(function, item): place for place, item in enumerate(items)}
+    try:
+        for future in as_completed(places):
+            yield places[future], future.result()
+    finally:
+        for future in places:
+            future.cancel()
 
 
-def _enter_alone() -> None:
-    """A process with no workers of its own, which Ctrl-C ends without a word."""
+def _start_pool(size: int, on_interrupt: signal.Handlers) -> ProcessPoolExecutor:
+    """Processes that have no workers of their own and end with their parent."""
+    return ProcessPoolExecutor(
+        size, mp_context=_Workers(), initializer=_enter_worker, initargs=(on_interrupt,)
+    )
+
+
+def _enter_worker(on_interrupt: signal.Handlers) -> None:
     global _inside_worker
     _inside_worker = True
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_follow_parent, daemon=True).start()
-
-
-def _enter_worker() -> None:
-    global _inside_worker
-    _inside_worker = True
-    # The parent decides when work stops; a Ctrl-C must not print a traceback for every worker.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, on_interrupt)
     threading.Thread(target=_follow_parent, daemon=True).start()
 
 

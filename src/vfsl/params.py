@@ -7,9 +7,10 @@ options of commands, the tables of the documentation and the run record all foll
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import inspect
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -35,6 +36,8 @@ class Param:
         Bounds: at least, above, at most, below.
     option : bool
         Whether job files and commands have it; parameters that take Python objects do not.
+    names : callable or None
+        Gives the texts that are allowed, where a registry knows them.
     """
 
     name: str
@@ -46,13 +49,16 @@ class Param:
     le: float | None = None
     lt: float | None = None
     option: bool = True
+    names: Callable[[], Sequence[str]] | None = None
 
     @property
     def choices(self) -> tuple[Any, ...]:
-        """The allowed values, where the type lists them."""
+        """The allowed values, where the type or a registry lists them."""
+        if self.names is not None:
+            return tuple(self.names())
         return tuple(
             value
-            for part in _parts(self.type)
+            for part in members(self.type)
             if get_origin(part) is Literal
             for value in get_args(part)
         )
@@ -73,9 +79,10 @@ def param(
     le: float | None = None,
     lt: float | None = None,
     option: bool = True,
+    names: Callable[[], Sequence[str]] | None = None,
 ) -> Any:
     """A field of a method's dataclass; see :class:`Param` for what the arguments mean."""
-    facts = {"help": help, "ge": ge, "gt": gt, "le": le, "lt": lt, "option": option}
+    facts = {"help": help, "ge": ge, "gt": gt, "le": le, "lt": lt, "option": option, "names": names}
     return dataclasses.field(default=default, metadata={_KEY: facts})
 
 
@@ -120,10 +127,10 @@ def documented(method: Method) -> Method:
 def describe_type(one: Param) -> str:
     """The type and bounds of a parameter as people write them: 'int from 1 to 30'."""
     if one.choices:
-        others = [_type_name(part) for part in _parts(one.type) if get_origin(part) is not Literal]
+        others = [_type_name(part) for part in members(one.type) if get_origin(part) is not Literal]
         named = [repr(value) for value in one.choices]
         return " or ".join([", ".join(named), *(name for name in others if name != "None")])
-    names = [_type_name(part) for part in _parts(one.type) if part is not type(None)]
+    names = [_type_name(part) for part in members(one.type) if part is not type(None)]
     range_ = describe_bounds(one)
     return " or ".join(dict.fromkeys(names)) + (f" {range_}" if range_ else "")
 
@@ -154,20 +161,24 @@ def check_params(method: Any, *, where: str = "") -> None:
         value = getattr(method, name)
         wanted = find_mistake(declared, value)
         if wanted is not None:
+            texts = [choice for choice in declared.choices if isinstance(choice, str)]
+            close = difflib.get_close_matches(str(value), texts, n=1)
+            end = f"; did you mean {close[0]!r}?" if close else "."
             raise ConfigError(
-                f"The {name} parameter of {where} must be {wanted}. Got {value!r} instead."
+                f"The {name} parameter of {where} must be {wanted}. Got {value!r} instead{end}"
             )
 
 
 def find_mistake(one: Param, value: Any) -> str | None:
     """What a parameter must be, if the value is not that: the middle of a sentence."""
-    parts = list(_parts(one.type))
+    parts = list(members(one.type))
     if any(_fits(one, value, part) for part in parts):
         return None
-    wanted = [_wanted(one, part) for part in parts if get_origin(part) is not Literal]
-    if one.choices:
-        known = ", ".join(repr(choice) for choice in one.choices)
-        wanted.insert(0, f"one of {known}")
+    plain = [part for part in parts if get_origin(part) is not Literal]
+    wanted = [_wanted(one, part) for part in plain if part in (int, float) or not one.choices]
+    named = ", ".join(repr(choice) for choice in one.choices)
+    if named:
+        wanted.append(named if len(one.choices) == 1 else f"one of {named}")
     return " or ".join(text for text in dict.fromkeys(wanted) if text)
 
 
@@ -207,12 +218,14 @@ def _fits(one: Param, value: Any, kind: Any) -> bool:
         )
     if origin is not None:
         return isinstance(value, origin) if isinstance(origin, type) else callable(value)
+    if kind is str and one.names is not None:
+        return value in one.names()
     return isinstance(value, kind) if isinstance(kind, type) else True
 
 
 def _items(kind: Any) -> list[Any]:
     """The types that the items of a list or tuple may have."""
-    return [part for each in get_args(kind) if each is not Ellipsis for part in _parts(each)]
+    return [part for each in get_args(kind) if each is not Ellipsis for part in members(each)]
 
 
 def _inside(one: Param, number: Any) -> bool:
@@ -225,11 +238,11 @@ def _inside(one: Param, number: Any) -> bool:
     )
 
 
-def _parts(kind: Any) -> Iterator[Any]:
+def members(kind: Any) -> Iterator[Any]:
     """The members of a union; another type is its only member."""
     if get_origin(kind) in (Union, types.UnionType):
         for part in get_args(kind):
-            yield from _parts(part)
+            yield from members(part)
     else:
         yield kind
 

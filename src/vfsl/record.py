@@ -1,4 +1,4 @@
-"""Run records: what was run on what, how it ended, and what left each party. Frozen, JSON."""
+"""Run records: what was run on what, how it ended, and what left each party. Kept as JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Shown:
-    """Exact numbers about one party's own rows that another one saw in one step.
+    """Exact numbers about one party's own rows that another party saw in one step.
 
     ``counted`` of the ``numbers`` go against the party's budget; the others follow from those.
     """
@@ -51,7 +51,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class PartyFacts:
-    """What the record says of a party's data: sizes, and a fingerprint that only it can check."""
+    """What the record says about a party's data: sizes, and a fingerprint only it can check."""
 
     rows: int
     columns: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
@@ -38,6 +38,15 @@ class Registry(Generic[Entry]):
     def names(self) -> list[str]:
         """All names, those of other packages last. Nothing is imported."""
         return list(self._builtin | find_plugins(self.group))
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._builtin or name in find_plugins(self.group)
 
     def get(self, name: str) -> Entry | None:
         """The entry of that name, or None where there is none."""

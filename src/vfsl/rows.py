@@ -9,7 +9,7 @@ Learns  aligning and marking: see vfsl.align. Holding out by a column: the other
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from vfsl.channel import Channel, expect_array
 from vfsl.data import PartyTable
 from vfsl.errors import DataError
 from vfsl.parts import Rows, no_rows
-from vfsl.site import Site
+from vfsl.site import Site, TestRows
 from vfsl.values import Array, Disclosure, Disclosures
 
 LEAST_HELD_OUT = 10
@@ -84,17 +84,7 @@ def mark(
 # ---- rows that no step learns from --------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class TestMarks:
-    """Which rows of one party's table are for testing."""
-
-    __test__ = False  # pytest takes the name for a test
-
-    party: str
-    rows: Array | None = None  # of bool, per row of the table; None at the other parties
-
-
-def split_off_marks(table: PartyTable, column: str) -> tuple[PartyTable, TestMarks]:
+def split_off_marks(table: PartyTable, column: str) -> tuple[PartyTable, TestRows]:
     """The table without its column of marks, and the marks."""
     cells = table.column(column)
     words = cells.astype(object).where(cells.notna(), "").map(_word)
@@ -105,7 +95,9 @@ def split_off_marks(table: PartyTable, column: str) -> tuple[PartyTable, TestMar
             f"true or false, 1 or 0, yes or no, test or train. Got {int(odd.sum()):,} other cells "
             "instead."
         )
-    return table.without([column]), TestMarks(table.party, words.isin(_TRUE).to_numpy(dtype=bool))
+    return table.without([column]), TestRows(
+        party=table.party, marks=words.isin(_TRUE).to_numpy(dtype=bool)
+    )
 
 
 def _word(cell: Any) -> str:
@@ -113,61 +105,76 @@ def _word(cell: Any) -> str:
     return f"{cell:g}" if number else str(cell).strip().lower()
 
 
-def hold_out(site: Site, channel: Channel, fraction: float | None, marks: TestMarks | None) -> None:
-    """Keep common rows for testing: a fraction by the job's seed, or those that a column marks.
+def hold_out(site: Site, channel: Channel, test: TestRows) -> None:
+    """Keep common rows for testing: a fraction by the job's seed, or those that a party marks.
 
     Rows that only the marking party has and marks leave its remaining rows as well.
     """
     aligned = site.standing.aligned
-    if marks is not None and marks.party not in aligned:
+    if test.party is not None and test.party not in aligned:
         raise DataError(
-            f"Party {marks.party!r} marks the rows for testing but was not aligned; aligned are "
+            f"Party {test.party!r} marks the rows for testing but was not aligned; aligned are "
             f"{', '.join(aligned)}."
         )
     if site.standing.rows is None:
         return
     share = site.standing.rows
     common = len(share.overlap)
-    if marks is None:
+    if test.party is None:
         drawn = site.public_rng("test rows").permutation(common)
-        places = np.sort(drawn[: round((fraction or 0.0) * common)])
+        places = np.sort(drawn[: round((test.fraction or 0.0) * common)])
     else:
-        with site.records("hold out", channel, {"marked by": marks.party}) as outcome:
-            places = np.flatnonzero(_tell_marks(site, channel, marks, common))
+        with site.records("hold out", channel, {"marked by": test.party}) as outcome:
+            places = np.flatnonzero(_share_marks(site, channel, test.party, test.marks))
             outcome.metrics = {"test rows": len(places)}
     if len(places) < LEAST_HELD_OUT:
         raise DataError(
             f"{len(places)} of {common:,} common rows are held out for testing; at "
             f"least {LEAST_HELD_OUT} are needed. Hold out more, or leave evaluation out."
         )
-    if marks is not None and marks.rows is not None:
-        site.standing.rows = replace(share, rest=share.rest[~marks.rows[share.rest]])
+    if test.marks is not None:
+        site.standing.rows = replace(share, rest=share.rest[~test.marks[share.rest]])
     site.standing.held_out = np.asarray(places, dtype=np.int64)
 
 
-def _tell_marks(site: Site, channel: Channel, marks: TestMarks, common: int) -> Array:
-    channel = channel.within("hold out", DISCLOSURES)
-    if marks.rows is not None:
-        mine = np.asarray(marks.rows[site.rows().overlap])
+def _share_marks(site: Site, channel: Channel, marking: str, marks: Array | None) -> Array:
+    """Which common rows are for testing, told by the party that marks them."""
+    channel, overlap = channel.within("hold out", DISCLOSURES), site.rows().overlap
+    if marks is not None:
+        mine = np.asarray(marks[overlap])
         for party in site.standing.aligned:
             if party != site.me:
                 channel.send(party, "test rows", mine)
         return mine
-    came = channel.receive(marks.party, "test rows")
+    came = channel.receive(marking, "test rows")
     return expect_array(
-        came, sender=marks.party, name="test rows", holds="boolean", shape=(common,)
+        came, sender=marking, name="test rows", holds="boolean", shape=(len(overlap),)
     )
 
 
-def training_rows(share: RowShare, held_out: Rows | None) -> RowShare:
-    """A party's rows without those that are held out."""
-    if held_out is None:
-        return share
-    kept = np.setdiff1d(np.arange(len(share.overlap)), held_out)
+def training_places(site: Site) -> Rows:
+    """Places in the common order that are not held out."""
+    every = np.arange(len(site.rows().overlap))
+    held_out = site.standing.held_out
+    return every if held_out is None else np.setdiff1d(every, held_out)
+
+
+def for_training(site: Site) -> Site:
+    """The site without the common rows that are held out."""
+    share = site.standing.rows
+    if share is None or site.standing.held_out is None:
+        return site
+    kept = training_places(site)
     marks = None if share.marks is None else share.marks[kept]
-    return replace(share, overlap=share.overlap[kept], marks=marks)
+    return site.with_rows(replace(share, overlap=share.overlap[kept], marks=marks))
 
 
-def held_out_rows(share: RowShare, held_out: Rows) -> RowShare:
-    """Nothing but the rows that are held out."""
-    return replace(share, overlap=share.overlap[held_out], rest=no_rows(), marks=None)
+def for_testing(site: Site) -> Site:
+    """The site with nothing but the common rows that are held out."""
+    share, held_out = site.standing.rows, site.standing.held_out
+    if share is None:
+        return site
+    if held_out is None:
+        raise DataError("There are no rows to evaluate on: the job holds none out.")
+    kept = replace(share, overlap=share.overlap[held_out], rest=no_rows(), marks=None)
+    return site.with_rows(kept)

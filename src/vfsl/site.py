@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.align import Alignment, Caution, IdList, Limits, Progress, RowShare, prepare_ids
+from vfsl.align import Alignment, Caution, IdList, Limits, RowShare, prepare_ids
 from vfsl.channel import Channel, Transcript
-from vfsl.crypto import SCHEME_FOR
+from vfsl.crypto import choose_scheme
 from vfsl.data import Kind, PartyTable
-from vfsl.data.ids import id_parts
+from vfsl.data.table import split_ids
 from vfsl.draws import PrivateSeed, public_rng
 from vfsl.errors import ConfigError
 from vfsl.parts import Part, Roles, labels_of
@@ -99,6 +99,26 @@ class AlignmentTerms:
     seeded_order: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class TestRows:
+    """Which common rows are held out: a fraction by the job's seed, or those that a party marks.
+
+    Attributes
+    ----------
+    fraction : float or None
+    party : str or None
+        The party that marks them.
+    marks : array of bool or None
+        At that party: which rows of its table are for testing.
+    """
+
+    __test__ = False  # pytest takes the name for a test
+
+    fraction: float | None = None
+    party: str | None = None
+    marks: Array | None = None
+
+
 @dataclass
 class Standing:
     """How far a party is in a run: what a later step, or a later attempt, goes on from.
@@ -141,6 +161,10 @@ class Site:
         Where its results go; None: in a notebook nothing is written.
     pages : Path or None
         Where pages go that say nothing of its data, such as a model's settings.
+    suffix : str
+        Of tables among its results: ".csv" or ".parquet".
+    test : TestRows or None
+        Which rows the job holds out.
     number : int
         Of the job's step, from 1.
     on_event : callable or None
@@ -158,6 +182,8 @@ class Site:
     folder: Path | None = None
     results: Path | None = None
     pages: Path | None = None
+    suffix: str = ".csv"
+    test: TestRows | None = None
     number: int = 0
     on_event: OnEvent | None = None
     outcomes: list[Outcome] = field(default_factory=list)
@@ -195,7 +221,7 @@ class Site:
             )
         others = tuple(party for party in aligned if party != label_holder)
         terms = self.terms
-        scheme = SCHEME_FOR[work] if terms.scheme == "auto" else terms.scheme
+        scheme = choose_scheme(work) if terms.scheme == "auto" else terms.scheme
         return Roles(label_holder, others, terms.key_holder, scheme, terms.security)
 
     def part(
@@ -257,17 +283,17 @@ class Site:
     def ids(self) -> IdList:
         """The party's ids, made comparable."""
         table = self.own_table()
-        parts = id_parts(table.ids, len(table.id_columns))
+        parts = split_ids(table.ids, len(table.id_columns))
         return prepare_ids(self.me, *parts, **self.alignment.id_options)
 
     def intersection(self, step: str, protocol: str, notes: list[str]) -> Alignment:
         """How this party takes part in a set intersection; cautions go to ``notes``."""
 
-        def listen(event: Progress | Caution) -> None:
+        def listen(event: Event | Caution) -> None:
             if isinstance(event, Caution):
                 notes.append(event.text)
             else:
-                self.tell(step, f"{event.party} {event.stage}", event.done, event.total)
+                self.tell(step, event.stage, event.done, event.total)
 
         terms = self.alignment
         return Alignment(
@@ -277,6 +303,30 @@ class Site:
             state=terms.state,
             lasting=terms.lasting,
             on_event=listen,
+        )
+
+    # ---- going on later -----------------------------------------------------------------------
+
+    def save_standing(self, folder: Path) -> dict[str, Any]:
+        """Keep how far the party is: its rows in ``folder``, the rest as plain values."""
+        standing = self.standing
+        if standing.rows is not None:
+            standing.rows.save(folder, self.ids())
+        return {
+            "plan": "" if standing.rows is None else standing.rows.plan,
+            "aligned": list(standing.aligned),
+            "held out": None if standing.held_out is None else standing.held_out.tolist(),
+            "drawn": dict(standing.drawn),
+        }
+
+    def load_standing(self, folder: Path, content: Mapping[str, Any]) -> None:
+        """Go on from what `save_standing` kept; refused if the party's ids have changed."""
+        held_out = content["held out"]
+        self.standing = Standing(
+            RowShare.load(folder, self.me, self.ids()) if content["plan"] else None,
+            tuple(content["aligned"]),
+            None if held_out is None else np.asarray(held_out, dtype=np.int64),
+            Counter(content["drawn"]),
         )
 
     # ---- the record ---------------------------------------------------------------------------

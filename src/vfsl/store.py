@@ -154,6 +154,12 @@ def digest(*facts: Any) -> str:
     return found.hexdigest()
 
 
+def digest_file(path: Path) -> str:
+    """A fingerprint of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _text(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, default=str).encode()
 

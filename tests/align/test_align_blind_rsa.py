@@ -1,4 +1,4 @@
-"""The blind-RSA method: vectors, blinding, faults, refused numbers and keys, the blinding pool."""
+"""The blind-RSA protocol: vectors, blinding, faults, refused numbers and keys, the pool."""
 
 import os
 import stat
@@ -10,17 +10,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from vfsl.align import BlindingPool, RsaKey
-from vfsl.align.blind_rsa import RsaClient
-from vfsl.align.byterows import rows_of
-from vfsl.align.methods import BadElement, run_context, tags_of, value_of
-from vfsl.align.modular import (
+from vfsl.align.blind_rsa import (
     EXPONENT,
-    blinded,
+    RsaClient,
     hash_to_modulus,
-    inverses_of,
-    proof_challenges,
-    unblinded,
+    invert_all,
+    make_challenges,
+    multiply_pairs,
 )
+from vfsl.align.ids import to_rows
+from vfsl.align.psi import BadElement, bind_tags, hash_element, make_tags
 from vfsl.errors import ConfigError, CryptoError, StoreError
 
 
@@ -40,27 +39,27 @@ def test_vectors(vectors):
     data = vectors("psi_blind_rsa")
     key = key_of(int(data["p"], 16), int(data["q"], 16))
     nonces = [bytes.fromhex(nonce) for nonce in data["nonces"]]
-    context = run_context("blind-rsa", data["client"], data["server"], *nonces, key.public)
+    context = bind_tags("blind-rsa", data["client"], data["server"], *nonces, key.public)
     for vector in data["vectors"]:
         digest = bytes.fromhex(vector["digest"])
-        hashed = hash_to_modulus(rows_of(digest, 32), key.modulus)
+        hashed = hash_to_modulus(to_rows(digest, 32), key.modulus)
         assert f"{hashed[0]:0512x}" == vector["hash"]
         r = gmpy2.mpz(vector["r"], 16)
         power = gmpy2.powmod(r, EXPONENT, key.modulus)
-        elements = blinded(hashed, [power], key.modulus)
+        elements = multiply_pairs(hashed, [power], key.modulus)
         assert f"{elements[0]:0512x}" == vector["blinded"]
         answers = key.sign(elements)
         assert f"{answers[0]:0512x}" == vector["answered"]
-        signature = unblinded(answers, inverses_of([r], key.modulus), key.modulus)[0]
+        signature = multiply_pairs(answers, invert_all([r], key.modulus), key.modulus)[0]
         assert f"{signature:0512x}" == vector["signature"]
-        value = value_of(b"blind-rsa", digest, signature.to_bytes(256, "big"))
+        value = hash_element(b"blind-rsa", digest, signature.to_bytes(256, "big"))
         assert value.hex() == vector["value"]
-        assert key.values(rows_of(digest, 32)).tobytes() == value
-        assert tags_of(rows_of(value, 32), context).tobytes().hex() == vector["tag"]
+        assert key.values(to_rows(digest, 32)).tobytes() == value
+        assert make_tags(to_rows(value, 32), context).tobytes().hex() == vector["tag"]
 
 
 def test_both_sides_compute_the_same_values(rsa_key, client):
-    digests = rows_of(os.urandom(32 * 40), 32)
+    digests = to_rows(os.urandom(32 * 40), 32)
     elements, secret = client.blind(digests)
     values = client.values(digests, rsa_key.answer(elements), secret)
     assert np.array_equal(values, rsa_key.values(digests))
@@ -69,7 +68,7 @@ def test_both_sides_compute_the_same_values(rsa_key, client):
 def test_default_key_has_3072_bits():
     key = RsaKey.generate()
     assert key.modulus.bit_length() == 3072
-    digests = rows_of(os.urandom(64), 32)
+    digests = to_rows(os.urandom(64), 32)
     client = RsaClient(key.public, key.proof())
     elements, secret = client.blind(digests)
     values = client.values(digests, key.answer(elements), secret)
@@ -78,16 +77,16 @@ def test_default_key_has_3072_bits():
 
 def test_any_id_explains_a_blinded_value(rsa_key, client):
     """Perfect hiding: for every other id there is a factor r that gives the same value."""
-    digests = rows_of(os.urandom(32 * 2), 32)
+    digests = to_rows(os.urandom(32 * 2), 32)
     element = gmpy2.mpz.from_bytes(client.blind(digests[:1])[0].tobytes(), "big")
     n = rsa_key.modulus
     other = hash_to_modulus(digests[1:], n)[0]
     r = rsa_key.sign([element * gmpy2.invert(other, n) % n])[0]
-    assert blinded([other], [gmpy2.powmod(r, EXPONENT, n)], n) == [element]
+    assert multiply_pairs([other], [gmpy2.powmod(r, EXPONENT, n)], n) == [element]
 
 
 def test_hashes_of_two_keys_and_purposes_are_unrelated(rsa_key):
-    digests = rows_of(bytes(32), 32)
+    digests = to_rows(bytes(32), 32)
     n = rsa_key.modulus
     assert hash_to_modulus(digests, n) != hash_to_modulus(digests, n, b"key proof")
     assert hash_to_modulus(digests, n) != hash_to_modulus(digests, n + 2)
@@ -99,7 +98,7 @@ def test_a_faulty_signature_is_not_sent(rsa_key, monkeypatch):
 
     monkeypatch.setattr(rsa_key, "sign_crt", half_wrong)
     with pytest.raises(CryptoError, match="faulty hardware"):
-        rsa_key.answer(rows_of((5).to_bytes(rsa_key.width, "big"), rsa_key.width))
+        rsa_key.answer(to_rows((5).to_bytes(rsa_key.width, "big"), rsa_key.width))
 
 
 def test_the_private_exponent_never_works_on_the_clients_number(rsa_key, monkeypatch):
@@ -107,7 +106,7 @@ def test_the_private_exponent_never_works_on_the_clients_number(rsa_key, monkeyp
     honest = rsa_key.sign_crt
     monkeypatch.setattr(rsa_key, "sign_crt", lambda e: seen.append(list(e)) or honest(e))
     for _ in range(2):
-        rsa_key.answer(rows_of((5).to_bytes(rsa_key.width, "big"), rsa_key.width))
+        rsa_key.answer(to_rows((5).to_bytes(rsa_key.width, "big"), rsa_key.width))
     assert seen[0] != seen[1]
     assert [5] not in seen
 
@@ -118,16 +117,16 @@ def test_bad_numbers_are_refused(rsa_key, client, which):
     number = {"zero": 0, "modulus": n, "larger": n + 5, "factor": 6 * int(rsa_key._p)}[which]
     why = "shares a factor" if which == "factor" else "not between 1 and the modulus"
     good = (7).to_bytes(rsa_key.width, "big")
-    rows = rows_of(good + number.to_bytes(rsa_key.width, "big"), rsa_key.width)
+    rows = to_rows(good + number.to_bytes(rsa_key.width, "big"), rsa_key.width)
     with pytest.raises(BadElement, match=why):
         rsa_key.answer(rows)
-    digests = rows_of(bytes(64), 32)
+    digests = to_rows(bytes(64), 32)
     with pytest.raises(BadElement, match=why):
-        client.values(digests, rows, rows_of(good * 2, rsa_key.width))
+        client.values(digests, rows, to_rows(good * 2, rsa_key.width))
 
 
 def test_a_wrong_signature_is_noticed(rsa_key, client):
-    digests = rows_of(os.urandom(64), 32)
+    digests = to_rows(os.urandom(64), 32)
     elements, secret = client.blind(digests)
     answers = np.array(rsa_key.answer(elements))
     with pytest.raises(BadElement, match="signature that its key did not make"):
@@ -151,7 +150,7 @@ def test_a_key_that_does_not_hide_is_refused(rsa_key):
         p += step
     n = p * int(rsa_key._q)
     width = (n.bit_length() + 7) // 8
-    challenges = proof_challenges(gmpy2.mpz(n))
+    challenges = make_challenges(gmpy2.mpz(n))
     # The best that such a server can show: roots where they exist, which is almost never.
     exponent = pow(EXPONENT, -1, (p - 1) // EXPONENT * (int(rsa_key._q) - 1))
     roots = b"".join(int(gmpy2.powmod(c, exponent, n)).to_bytes(width, "big") for c in challenges)

@@ -1,4 +1,6 @@
-"""Ids: normalisation, composite ids, dirty lists, and that no error quotes an id."""
+"""Ids: normalisation, composite ids, dirty lists, no id in an error; byte rows against sets."""
+
+import hashlib
 
 import numpy as np
 import pandas as pd
@@ -7,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vfsl.align import Normalise, prepare_ids
-from vfsl.align.ids import digest_of
+from vfsl.align.ids import count_repeats, draw_secret_order, find_rows, mark_first, to_rows
 from vfsl.errors import ConfigError, DataError
+
+
+def digest_of(*parts: str) -> bytes:
+    """The digest of one id as it is specified, written a second time."""
+    content = b"vfsl-id-v1" + len(parts).to_bytes(2, "little")
+    for part in parts:
+        content += len(part.encode()).to_bytes(4, "little") + part.encode()
+    return hashlib.sha256(content).digest()
 
 
 def same(left, right, **options) -> bool:
@@ -53,9 +63,18 @@ def test_digest_of_a_list_is_that_of_each_id():
     assert [row.tobytes() for row in ids.digests] == [digest_of(text) for text in ("b", "ä", "c")]
 
 
-@given(st.lists(st.text(), min_size=1, max_size=4), st.lists(st.text(), min_size=1, max_size=4))
+composite = st.lists(st.text(min_size=1), min_size=1, max_size=4)
+
+
+@given(composite, composite)
 def test_composite_ids_are_joined_unambiguously(left, right):
-    assert (digest_of(*left) == digest_of(*right)) == (left == right)
+    plain = Normalise(strip=False, unicode="none")
+    first, second = (
+        prepare_ids("A", *([part] for part in parts), normalise=plain).digests.tobytes()
+        for parts in (left, right)
+    )
+    assert (first == second) == (left == right)
+    assert first == digest_of(*left)
 
 
 def test_composite_columns():
@@ -149,12 +168,12 @@ def test_columns_of_different_lengths_are_refused():
         prepare_ids("A", ["a"], ["b", "c"])
 
 
-def test_of_rows_follows_the_order_asked_for():
+def test_taken_rows_follow_the_order_asked_for():
     ids = prepare_ids("A", ["a", "", "c", "d"], empty="drop")
-    chosen = ids.of_rows(np.array([3, 0]))
+    chosen = ids.take_rows(np.array([3, 0]))
     assert [row.tobytes() for row in chosen.digests] == [digest_of("d"), digest_of("a")]
     with pytest.raises(DataError, match="no id that takes part"):
-        ids.of_rows(np.array([1]))
+        ids.take_rows(np.array([1]))
 
 
 def test_fingerprint_is_keyed_and_sees_ids_and_order():
@@ -162,3 +181,33 @@ def test_fingerprint_is_keyed_and_sees_ids_and_order():
     assert first.fingerprint(b"k") == prepare_ids("A", ["a", "b"]).fingerprint(b"k")
     assert first.fingerprint(b"k") != first.fingerprint(b"l")
     assert first.fingerprint(b"k") != second.fingerprint(b"k")
+
+
+# Byte rows
+
+# Few different bytes, zeros among them, so that repeats and trailing zeros are common.
+rows = st.lists(st.binary(min_size=3, max_size=3).map(lambda b: bytes(x % 3 for x in b)))
+
+
+@given(rows, rows)
+def test_find_equals_a_dictionary(wanted, among):
+    among = list(dict.fromkeys(among))
+    places = {row: place for place, row in enumerate(among)}
+    found = find_rows(to_rows(b"".join(wanted), 3), to_rows(b"".join(among), 3))
+    assert found.tolist() == [places.get(row, -1) for row in wanted]
+
+
+@given(rows)
+def test_repeats_equal_a_set(values):
+    values = [row[:1] * 8 + row for row in values]  # starts of eight bytes that often coincide
+    array = to_rows(b"".join(values), 11)
+    assert count_repeats(array) == len(values) - len(set(values))
+    first = mark_first(array)
+    assert [v for v, keep in zip(values, first, strict=True) if keep] == list(dict.fromkeys(values))
+
+
+def test_secret_order_is_a_fresh_permutation():
+    first, second = draw_secret_order(1000), draw_secret_order(1000)
+    assert sorted(first.tolist()) == list(range(1000))
+    assert not np.array_equal(first, second)
+    assert abs(np.corrcoef(np.arange(1000), first)[0, 1]) < 0.2

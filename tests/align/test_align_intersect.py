@@ -14,7 +14,6 @@ from vfsl.align import (
     Caution,
     Limits,
     Normalise,
-    Progress,
     intersect_client,
     intersect_server,
     prepare_ids,
@@ -22,6 +21,7 @@ from vfsl.align import (
 from vfsl.align.intersect import DISCLOSURES
 from vfsl.channel import Transcript, run_together, wire
 from vfsl.errors import ConfigError, ProtocolError, StoreError
+from vfsl.progress import Event
 from vfsl.values import SealedIds
 
 names = st.lists(st.text(max_size=8).filter(str.strip), unique_by=str.strip, max_size=40)
@@ -213,7 +213,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(how, tmp_path):
     client, server = [str(n) for n in range(40)], [str(n) for n in range(20, 60)]
 
     def stop(event):
-        if isinstance(event, Progress) and event.stage == "asked ids" and event.done >= 20:
+        if isinstance(event, Event) and event.stage == "C asked ids" and event.done >= 20:
             raise Interrupted
 
     hows = {
@@ -229,11 +229,11 @@ def test_an_interrupted_run_goes_on_where_it_stopped(how, tmp_path):
     )
     assert shared(client, server, result) == set(client[20:])
     assert result["S"].asked == 20  # 20 of 40 were finished
-    assert totals == {"asked ids": 20, "answered ids": 20}  # and none of the server's own again
+    assert totals == {"C asked ids": 20, "S answered ids": 20}  # and none of the server's own again
 
 
 def _note_total(totals, event):
-    if isinstance(event, Progress):
+    if isinstance(event, Event):
         totals[event.stage] = event.total
 
 
@@ -246,7 +246,7 @@ def test_a_grown_list_only_costs_what_is_new(how, tmp_path):
     note = partial(_note_total, totals)
     result = intersect(client, server, *(replace(one, on_event=note) for one in hows))
     assert shared(client, server, result) == {"new", "b", "c"}
-    assert totals == {"asked ids": 1, "answered ids": 1, "own ids": 2}
+    assert totals == {"C asked ids": 1, "S answered ids": 1, "S own ids": 2}
 
 
 def test_a_new_key_makes_kept_values_worthless(how, tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vfsl.align import RowPlan, RowShare, prepare_ids
-from vfsl.align.plan import rest_of
+from vfsl.align.plan import find_rest
 from vfsl.errors import DataError, StoreError
 
 
@@ -109,4 +109,4 @@ def test_impossible_marks_are_refused(plan, marks):
 
 def test_rest_leaves_out_overlap_and_dropped_rows():
     ids = prepare_ids("A", ["a", "", "b", "a", "c"], duplicates="first", empty="drop")
-    assert rest_of(ids, np.array([2])).tolist() == [0, 4]
+    assert find_rest(ids, np.array([2])).tolist() == [0, 4]

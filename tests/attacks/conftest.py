@@ -1,7 +1,7 @@
-"""Lets the attacks import what they share, and the cases of VFPU."""
+"""Lets the attacks import what they share."""
 
 import sys
 from pathlib import Path
 
 here = Path(__file__).parent
-sys.path[:0] = [str(here), str(here.parent / "pu")]
+sys.path.insert(0, str(here))

@@ -16,7 +16,7 @@ from vfsl.align import RowPlan, RowShare
 from vfsl.channel import wire
 from vfsl.crypto.fixed import decode, encode
 from vfsl.data import PartyTable
-from vfsl.estimators import least_squares, linear_model
+from vfsl.estimators import exchange, least_squares
 from vfsl.estimators.exchange import SCORE_BITS
 from vfsl.federation import Federation
 
@@ -58,7 +58,7 @@ def _keep_inputs(patch, seen):
 
 def _keep_openings(patch, seen):
     open_masked, open_total = least_squares.open_masked, least_squares.open_total
-    score_total = linear_model.totals.open_total
+    score_total = exchange.open_total
 
     def opened(channel, roles, requests):
         answers = open_masked(channel, roles, requests)
@@ -77,7 +77,7 @@ def _keep_openings(patch, seen):
 
     patch.setattr(least_squares, "open_masked", opened)
     patch.setattr(least_squares, "open_total", looked)
-    patch.setattr(linear_model.totals, "open_total", predicted)
+    patch.setattr(exchange, "open_total", predicted)
 
 
 # ---- runs ----------------------------------------------------------------------------------------

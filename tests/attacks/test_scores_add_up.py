@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vfsl.channel import PartyChannel, Transcript
+from vfsl.channel import Channel, Transcript
 from vfsl.channel.memory import Hub
 from vfsl.data import PartyTable
 from vfsl.deploy.budget import Hidden, KeptBudget, RunBudget
@@ -48,7 +48,7 @@ def run(roles, budget):
     def body(party):
         kept = budget if party == "B" else None
         try:
-            channel = PartyChannel(hub.transport(party), Transcript(), budget=kept)
+            channel = Channel(hub.transport(party), Transcript(), budget=kept)
             results[party] = roles[party](channel)
             hub.end(party)
         except Exception as error:

@@ -8,9 +8,9 @@ positives, so U[place] = place + how many positives come before. A mixed-integer
 import numpy as np
 import pytest
 from completion_views import Opened
-from pu_cases import federation, people
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from tests.pu.pu_cases import federation, people
 from vfsl.data import Encoder
 from vfsl.draws import PrivateSeed, public_rng
 from vfsl.parts import Roles
@@ -32,7 +32,7 @@ def case(rows, positives):
 
 def drawn_places(rng, rows, positives):
     """The places that a generator of the label holder draws into each bag."""
-    rng.integers(0, 1 << 32, 4)  # drawn first, for the pieces of work
+    rng.integers(0, 1 << 32, 4)  # drawn first, for the training tasks
     draws = np.random.default_rng(rng.integers(0, 1 << 62, 2))
     return draws.integers(0, rows - positives, (BAGS, positives))
 

@@ -5,7 +5,7 @@ import pytest
 from linear_views import LABEL, federation, label_sums, watch
 
 from vfsl.errors import DataError
-from vfsl.estimators import LinearRegression, LogisticRegression, linear_model
+from vfsl.estimators import LinearRegression, LogisticRegression, linear
 
 ROWS = 600
 
@@ -15,14 +15,14 @@ def attack(model, asked, monkeypatch, share=0.4):
     rng = np.random.default_rng(3)
     label = (rng.random(ROWS) < share).astype(int)
     fed = federation({"B": rng.normal(size=(ROWS, 2)), "C": rng.normal(size=(ROWS, 2))}, label)
-    encode = linear_model._encode_columns
+    encode = linear.fit_encoder
 
     def lie(part, rows):
         state, columns = encode(part, rows)
         return state, np.eye(ROWS)[:, asked] if part.table.party == "B" else columns
 
     with monkeypatch.context() as patch, watch(monkeypatch) as seen:
-        patch.setattr(linear_model, "_encode_columns", lie)
+        patch.setattr(linear, "fit_encoder", lie)
         model.fit(fed, LABEL)
     # The residual of a row at score 0 is −t = ±2 of a class, of either sign of a number.
     return label_sums(seen["B"])[0] > 0, label[asked] == 1
@@ -78,7 +78,7 @@ def spell(model, monkeypatch, group=12, columns=50):
     rng = np.random.default_rng(4)
     label = rng.permutation(np.arange(ROWS) % 2)
     fed = federation({"B": rng.normal(size=(ROWS, 2)), "C": rng.normal(size=(ROWS, 2))}, label)
-    encode = linear_model._encode_columns
+    encode = linear.fit_encoder
     powers = 2.0 ** np.arange(group) / 2**group
     chosen = np.kron(np.eye(columns), powers[:, None])
 
@@ -87,7 +87,7 @@ def spell(model, monkeypatch, group=12, columns=50):
         return state, chosen if part.table.party == "B" else own
 
     with monkeypatch.context() as patch, watch(monkeypatch) as seen:
-        patch.setattr(linear_model, "_encode_columns", lie)
+        patch.setattr(linear, "fit_encoder", lie)
         model.fit(fed, LABEL)
     # Σ (y − ½) x of each group, so y spells a number in binary.
     sums = label_sums(seen["B"])[0] * 2**group + (2**group - 1) / 2

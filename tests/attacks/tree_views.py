@@ -12,13 +12,12 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
-from vfsl.estimators.trees.candidates import rule_sides
-from vfsl.estimators.trees.partition import Node, Partition, unpack_sides
 
 from vfsl.channel import wire
 from vfsl.data import PartyTable
 from vfsl.estimators.trees.binning import Bins
-from vfsl.estimators.trees.tree import LEAF, Tree
+from vfsl.estimators.trees.splits import find_sides
+from vfsl.estimators.trees.tree import LEAF, Node, Partition, Tree, unpack_sides
 from vfsl.federation import Federation
 
 LABEL = ("C", "y")
@@ -184,7 +183,7 @@ def sides_of_all(model, fed, reached):
             party = "C" if owner == 0 else "B"
             rule = tree.rules[node] if owner == 0 else theirs[at, node]
             rows = here[node]
-            left = rule_sides(found[party], *rule, codes[party][:, rule[0]])
+            left = find_sides(found[party], rule, codes[party], everyone)
             here[tree.left[node]] = rows[left[rows]]
             here[tree.left[node] + 1] = rows[~left[rows]]
             if party == "B":

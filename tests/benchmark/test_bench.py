@@ -78,7 +78,7 @@ def test_set_intersection_beside_a_missing_peer(monkeypatch):
         return {"protocol": protocol, "ids": ids, "peak_megabytes": 9.0, "raw": raw, **facts}
 
     monkeypatch.setattr(psi, "peer_python", missing)
-    monkeypatch.setattr(psi, "apart", measure)
+    monkeypatch.setattr(psi, "call_apart", measure)
     outcome = psi.run(True, lambda text: None)
     assert [case[0] for case in measured] == ["ecdh", "ecdh", "blind-rsa", "blind-rsa"]
     assert any("no wheel" in note for note in outcome.notes)
@@ -130,9 +130,9 @@ def test_processes_of_a_run_from_anywhere_find_the_benchmarks(tmp_path):
     """The checkout is on the path of the command, and of the processes that cells start."""
     code = (
         "from vfsl.cli.bench import load_benchmarks; load_benchmarks()\n"
-        "from vfsl.parallel import apart; from benchmarks.table import judged\n"
+        "from vfsl.parallel import call_apart; from benchmarks.table import judged\n"
         "from functools import partial\n"
-        "print(apart(partial(judged, 'a', True), 'b'))"
+        "print(call_apart(partial(judged, 'a', True), 'b'))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60

@@ -70,7 +70,7 @@ def test_training_and_unseen_rows_are_apart():
 
 def _rows(**changes):
     fidelity = {"what": "fidelity", "shape + pair": 0.8}
-    speed = {"what": "speed", "s an epoch": 1.0, "the package's": 1.0, "ratio": 1.0}
+    speed = {"what": "speed", "s per epoch": 1.0, "the package's": 1.0, "ratio": 1.0}
     gaps = {"sdmetrics: shape gap": 0.0, "sdmetrics: strong pair gap": 1e-9}
     rows = [{**fidelity, "method": name} for name in ("ctgan", "tvae", "tabddpm in ctgan's time")]
     rows += [
@@ -145,7 +145,7 @@ def test_the_fastest_epoch_of_each_counts(monkeypatch):
     monkeypatch.setattr(bench, "_epoch_seconds", lambda *_: next(spent))
     found = bench.speed_cell(("made up", 50, "tvae", 2, 2))
     assert asked == [2, 2]
-    assert (found["s an epoch"], found["the package's"], found["ratio"]) == (0.125, 0.25, 0.5)
+    assert (found["s per epoch"], found["the package's"], found["ratio"]) == (0.125, 0.25, 0.5)
 
 
 def test_every_epoch_but_the_first_is_timed():

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks import pu, pu_baselines, pu_trials
 from benchmarks.peers import PeerMissing
-from vfsl.data import load
+from vfsl.datasets import load
 from vfsl.errors import DataError
 
 
@@ -118,7 +118,7 @@ def _row(method, value, **more):
 
 def test_goals():
     reached = [_row("VFPU lgb", 0.873, **{"precision at k": 0.61}), _row("VFPU lr", 0.88)]
-    cost = {"set": "made up", "method": "VFPU lr, plain", "messages": 136, "core-s": 9.0}
+    cost = {"set": "synthetic", "method": "VFPU lr, plain", "messages": 136, "core-s": 9.0}
     lines = pu.goals([*reached, cost])
     assert len(lines) == 5
     assert all(line.endswith(": reached.") for line in lines), lines

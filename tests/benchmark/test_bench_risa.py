@@ -22,7 +22,7 @@ from benchmarks.risa import (
     with_twice_the_rows,
 )
 from benchmarks.risa_data import Task, make_case, split_rows
-from vfsl.data import available, load
+from vfsl.datasets import available, load
 
 DIGITS = Task("digits", 300, 200, epochs=2)
 
@@ -159,7 +159,7 @@ def test_a_wider_plus_stands_beside_the_rival_with_two_encoders(monkeypatch):
         for name, both in scores.items()
     ]
     assert beside_two_encoders(lines) == [
-        "RISA plus, wider, beside FedCVT on mnist 10%: +0.50 points."
+        "RISA plus, wider, compared with FedCVT on mnist 10%: +0.50 points."
     ]
     assert beside_two_encoders(lines[:1]) == []
 

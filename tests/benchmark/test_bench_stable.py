@@ -10,7 +10,7 @@ from benchmarks import EXPERIMENTS, run_experiment
 
 # Needs processes of an engine, and is a timing from end to end.
 LEFT_OUT = {"deploy"}
-NAMES = ("sums", "opening", "encryption", "pool", "s an epoch")
+NAMES = ("sums", "opening", "encryption", "pool", "s per epoch")
 TIMED = ("core-s", "wall s", "seconds", "/s", " s", "MB", "×", "operations", "compared", "bytes")
 
 

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import linear, trees
 from benchmarks.linear import Cost
 from benchmarks.trees import Phases, Sizes, aligned, best_of, goals, peer_rows, resampled
-from vfsl.crypto import EncryptedArray, PublicKey, SecretKey, scheme
+from vfsl.crypto import EncryptedArray, PublicKey, SecretKey, make_scheme
 from vfsl.data import PartyTable
 from vfsl.errors import DataError
 
@@ -68,9 +68,9 @@ def test_phases_leave_everything_as_it_was():
 
 def test_phases_see_a_scheme_at_work():
     with Phases() as phases:
-        public, secret = scheme("paillier", 112).generate()
+        public, secret = make_scheme("paillier", 112).generate()
         array = public.encrypt(np.arange(40), use="sum_by", bound=40)
-        request, mask = array.sum_by(np.arange(40) % 4, 4).masked()
+        request, mask = array.sum_by(np.arange(40) % 4, 4).mask()
         mask.remove(secret.open(request, (4,)))
     assert phases.seconds["encrypt"] > 0
     assert phases.seconds["mask"] > 0
@@ -131,7 +131,7 @@ def _rows(**changes):
         "xgboost, pooled": {"wall s": 0.2, "test AUC": 0.772},
         "lightgbm, pooled": {"wall s": 0.3, "test AUC": 0.775},
         "vfsl XGB plain": {"wall s": 1.1, "test AUC": 0.771},
-        "vfsl XGB bfv": {"core-s a tree": 3.9, "same trees as plain": True},
+        "vfsl XGB bfv": {"core-s per tree": 3.9, "same trees as plain": True},
     }
     for name, change in changes.items():
         rows[name] |= change
@@ -147,7 +147,7 @@ def test_goals_reached():
 @pytest.mark.parametrize(
     ("name", "change", "missed"),
     [
-        ("vfsl XGB bfv", {"core-s a tree": 4.1}, 0),
+        ("vfsl XGB bfv", {"core-s per tree": 4.1}, 0),
         ("vfsl XGB bfv", {"same trees as plain": False}, 1),
         ("vfsl XGB plain", {"wall s": 1.3}, 2),
         ("vfsl XGB plain", {"test AUC": 0.766}, 3),
@@ -167,11 +167,11 @@ def test_a_tiny_run_on_made_up_parties(monkeypatch, no_data):
     pytest.importorskip("xgboost")
     pytest.importorskip("lightgbm")
     monkeypatch.setattr(trees, "QUICK", TINY)
-    monkeypatch.setattr(trees, "apart", lambda function, item: function(item))
+    monkeypatch.setattr(trees, "call_apart", lambda function, item: function(item))
     made = linear.parties(400)
     monkeypatch.setattr(trees, "parties", lambda rows: (made[0], made[1], list(made[2])))
     outcome = trees.run(True, lambda text: None)
-    assert "Made-up parties" in outcome.notes[0]
+    assert "Synthetic parties" in outcome.notes[0]
     rows = {row["fit"]: row for row in outcome.rows}
     assert set(rows) >= {
         "xgboost, pooled",
@@ -185,10 +185,10 @@ def test_a_tiny_run_on_made_up_parties(monkeypatch, no_data):
     }
     encrypted, alone = rows["vfsl XGB bfv"], rows["vfsl XGB bfv, one process"]
     assert encrypted["same trees as plain"] is True
-    assert encrypted["MB a tree"] > rows["vfsl XGB plain"]["MB a tree"] > 0
-    assert encrypted["messages a tree"] == alone["messages a tree"]
-    phases = [alone[f"{name} s a tree"] for name in ("encrypt", "sum", "mask", "open", "wire")]
+    assert encrypted["MB per tree"] > rows["vfsl XGB plain"]["MB per tree"] > 0
+    assert encrypted["messages per tree"] == alone["messages per tree"]
+    phases = [alone[f"{name} s per tree"] for name in ("encrypt", "sum", "mask", "open", "wire")]
     assert min(phases) > 0
-    assert sum(phases) <= alone["core-s a tree"]
+    assert sum(phases) <= alone["core-s per tree"]
     assert rows["vfsl XGB plain"]["test AUC"] > 0.5
     assert rows["vfsl XGB plain, drawn rows, one process"]["rows"] == 120

@@ -10,7 +10,8 @@ from sklearn.model_selection import train_test_split
 from benchmarks import linear
 from benchmarks.linear import Sizes, bootstrap_counts, flows_of, goals, of_ids, split, timed
 from vfsl.channel.transcript import Entry
-from vfsl.data import PartyTable, available
+from vfsl.data import PartyTable
+from vfsl.datasets import available
 from vfsl.errors import DataError
 
 TINY = Sizes(rows=300, refine=(0,), bags=2, large=2_000)
@@ -64,7 +65,7 @@ def test_flows_are_counted_by_round():
     flows = flows_of(entries)
     assert flows.messages == 6
     assert flows.megabytes == pytest.approx(9.0)
-    assert flows.megabytes_a_round == pytest.approx(3.0)
+    assert flows.megabytes_per_round == pytest.approx(3.0)
     assert flows.gradients == 3
 
 
@@ -75,7 +76,7 @@ def test_time_is_wall_and_processor_time():
 
 
 def _rows(**changes: dict[str, float]) -> list[dict[str, object]]:
-    fit = {"core-s": 5.0, "MB a round": 9.0, "MB": 50.0, "rounds": 20, "test AUC": 0.707}
+    fit = {"core-s": 5.0, "MB per round": 9.0, "MB": 50.0, "rounds": 20, "test AUC": 0.707}
     rows: dict[str, dict[str, object]] = {
         "scikit-learn, pooled": {"test AUC": 0.708},
         "vfsl bfv, refine=0": dict(fit),
@@ -100,7 +101,7 @@ def test_goals_reached():
     ("name", "change", "missed"),
     [
         ("vfsl bfv, refine=0", {"core-s": 11.0}, 0),
-        ("vfsl bfv, refine=0", {"MB a round": 16.0}, 0),
+        ("vfsl bfv, refine=0", {"MB per round": 16.0}, 0),
         ("vfsl plain, refine=0", {"test AUC": 0.7071}, 1),
         ("vfsl bfv, one-shot", {"MB": 61.0}, 2),
         ("vfsl bfv, 2 bags", {"rounds": 21}, 3),
@@ -123,10 +124,10 @@ def test_many_rows_measures_memory():
 
 def test_a_tiny_run_on_made_up_parties(monkeypatch, no_data):
     monkeypatch.setattr(linear, "QUICK", TINY)
-    monkeypatch.setattr(linear, "apart", lambda function, item: function(item))
+    monkeypatch.setattr(linear, "call_apart", lambda function, item: function(item))
     outcome = linear.run(True, lambda text: None)
     rows = {row["fit"]: row for row in outcome.rows}
-    assert "Made-up parties" in outcome.notes[0]
+    assert "Synthetic parties" in outcome.notes[0]
     assert "the data folder is not there" in outcome.notes[0]
     plain, bfv = rows["vfsl plain, refine=0"], rows["vfsl bfv, refine=0"]
     assert plain["test AUC"] == bfv["test AUC"]
@@ -136,7 +137,7 @@ def test_a_tiny_run_on_made_up_parties(monkeypatch, no_data):
     assert bfv["test AUC"] > rows["scikit-learn, pooled"]["test AUC"] - 0.05
     assert rows["vfsl bfv, 2 bags"]["models"] == 2
     assert rows["vfsl bfv, 2 bags"]["rows"] == 240
-    assert "vfsl plain, 20 made-up columns" in rows
+    assert "vfsl plain, 20 synthetic columns" in rows
     assert "vfsl bfv, one-shot" in rows
 
 
@@ -149,4 +150,4 @@ def test_the_credit_data_are_cut_by_id():
     assert tables["guest"].ids.tolist() == tables["host"].ids.tolist()
     assert len(tables["host"]) == 500
     assert (len(tables["guest"].features), len(tables["host"].features)) == (13, 10)
-    assert "500 rows, 13 columns beside the label + 10" in notes[0]
+    assert "500 rows; 13 columns and the label at one party, 10" in notes[0]

@@ -23,9 +23,8 @@ from benchmarks.rivals import (  # noqa: E402
 )
 from benchmarks.rivals.harness import Batches, Problem, View  # noqa: E402
 from vfsl.evidence import MLP  # noqa: E402
-from vfsl.evidence.columns import Arrays, PixelColumns  # noqa: E402
-from vfsl.evidence.encoders import Inputs  # noqa: E402
-from vfsl.evidence.member import Learning, as_inputs  # noqa: E402
+from vfsl.evidence.encoders import Arrays, PixelColumns  # noqa: E402
+from vfsl.evidence.networks import Inputs, Learning, as_inputs  # noqa: E402
 
 
 def digits(rows=600, overlap=120, epochs=3):
@@ -106,7 +105,7 @@ def test_vfl_sees_overlap_rows_only(problem):
 
 def test_local_vfl_puts_zeros_where_b_is_absent(problem):
     rows = Inputs(torch.ones(2, 3), torch.ones(2, 1, dtype=torch.int64))
-    changed = local_vfl.zeroed(rows, np.array([False, True]))
+    changed = local_vfl.put_zeros(rows, np.array([False, True]))
     assert changed.numbers.tolist() == [[1, 1, 1], [0, 0, 0]]
     assert changed.codes.tolist() == [[1], [0]]
     problem, test, _ = problem

@@ -126,7 +126,7 @@ def test_goals_take_the_fastest_peer_and_for_paillier_the_fastest_paillier():
     assert "10 × fate-utils (sums alone 9.88 ×): reached" in paillier
     assert "2.4 × fate-utils (sums alone 2 ×): reached" in histogram
     assert "5 (BFV 8192), 7 (Paillier 2048) µs: reached" in online
-    assert "0.75, of them 0.25 for the pool: reached" in association
+    assert "0.75, of which 0.25 for the pool: reached" in association
 
 
 def test_missed_goals_are_said():

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from vfsl.channel import Attempt, PartyChannel, Transcript, seal, wire
+from vfsl.channel import Attempt, Channel, Transcript, seal, wire
 from vfsl.channel.relayed import RelayedTransport, Unreachable, session_name
 from vfsl.errors import PeerFailed
 
@@ -66,7 +66,7 @@ def run(roles, *, timeout=None, max_bytes=None, engine=None):
         try:
             inner = seal(transport, keys[party], pinned, Attempt("run"), timeout)
             limit = max_bytes or wire.MAX_BYTES
-            channel = PartyChannel(inner, Transcript(), timeout=timeout, max_bytes=limit)
+            channel = Channel(inner, Transcript(), timeout=timeout, max_bytes=limit)
             results[party] = roles[party](channel)
             transport.close()
         except BaseException as error:

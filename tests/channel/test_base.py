@@ -1,10 +1,21 @@
 """The party channel over transports that misbehave, and what it writes down."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from vfsl.channel import PartyChannel, Transcript, expect_array, expect_integer, run_together, wire
+from vfsl.channel import (
+    CHANNELS,
+    Channel,
+    Transcript,
+    expect_array,
+    expect_integer,
+    run_together,
+    wire,
+)
 from vfsl.errors import ConfigError, ProtocolError, UndeclaredMessage, WireError
+from vfsl.testing.channels import CHANNEL_CHECKS
 from vfsl.values import Aggregate, Ciphertext, Disclosure
 
 TALK = {"hello": Disclosure(int, "a number"), "secret": Disclosure(Ciphertext, "nothing")}
@@ -27,7 +38,7 @@ class Canned:
 
 @pytest.mark.parametrize("cut", [0, 3, 16, 20])
 def test_damaged_frames_name_the_sender(cut):
-    channel = PartyChannel(Canned(wire.encode("hello", 5)[:cut]), Transcript(), speaks=TALK)
+    channel = Channel(Canned(wire.encode("hello", 5)[:cut]), Transcript(), speaks=TALK)
     with pytest.raises(WireError, match="'B'") as caught:
         channel.receive("B", "hello")
     assert caught.value.party == "B"
@@ -35,7 +46,7 @@ def test_damaged_frames_name_the_sender(cut):
 
 def test_a_peer_cannot_send_another_type_than_declared():
     frame = wire.encode("secret", np.arange(3))
-    channel = PartyChannel(Canned(frame), Transcript(), speaks=TALK)
+    channel = Channel(Canned(frame), Transcript(), speaks=TALK)
     with pytest.raises(UndeclaredMessage, match="declared as Ciphertext"):
         channel.receive("B", "secret")
 
@@ -68,7 +79,7 @@ def test_transcript_says_who_sent_what_and_how_protected(on):
 
 
 def test_unknown_place_to_run():
-    with pytest.raises(ConfigError, match="'memory' or 'processes'"):
+    with pytest.raises(ConfigError, match=r"no channel 'cloud'\. Known are memory, processes"):
         run_together({"A": sender}, on="cloud")
 
 
@@ -88,3 +99,48 @@ def test_expected_arrays_and_integers_pass():
     for bad in (True, 4, -1, 2.0, "3"):
         with pytest.raises(ProtocolError, match="from 0 to 3"):
             expect_integer(bad, sender="B", name="x", low=0, high=3)
+
+
+TOY = """
+import pickle
+
+from vfsl.channel import Venue
+from vfsl.channel.memory import MEMORY
+
+played = []
+
+
+def play(bodies):
+    played.append(sorted(bodies))
+    return MEMORY.play(bodies)
+
+
+def play_copies(bodies):
+    copies = {party: pickle.loads(pickle.dumps(body)) for party, body in bodies.items()}
+    return pickle.loads(pickle.dumps(play(copies)))
+
+
+NEAR = Venue(play, shares_memory=True)
+FAR = Venue(play_copies, shares_memory=False)
+"""
+
+
+@pytest.mark.parametrize("on", ["near", "far"])
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_channel_of_another_package(install, on, sealed):
+    install("toy_channels", TOY, "vfsl.channels", near="NEAR", far="FAR")
+    assert CHANNELS.names() == ["memory", "processes", "far", "near"]
+    transcript = Transcript(keep_views=True)
+    result = run_together({"A": sender, "B": receiver}, on=on, transcript=transcript, sealed=sealed)
+    assert result == {"A": None, "B": (5, b"xyz")}
+    assert [entry.message for entry in transcript.entries] == ["hello", "secret"]
+    assert len(transcript.view("B")) == 2
+    import toy_channels
+
+    assert toy_channels.played == [["A", "B"]]
+
+
+def test_a_channel_of_another_package_keeps_the_contract(install):
+    install("toy_channels", TOY, "vfsl.channels", near="NEAR")
+    for name in ("keeps_order", "reports_a_failed_peer", "reports_a_deadlock", "keeps_deadlines"):
+        CHANNEL_CHECKS[name](partial(run_together, on="near"))

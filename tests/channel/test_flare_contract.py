@@ -13,7 +13,7 @@ pytest.importorskip("nvflare")
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from vfsl.channel import Attempt, PartyChannel, Transcript, seal, wire
+from vfsl.channel import Attempt, Channel, Transcript, seal, wire
 from vfsl.channel.flare import Station
 from vfsl.channel.relayed import session_name
 from vfsl.deploy import engine
@@ -57,7 +57,7 @@ class Talker(Station):
             }
             sealed = seal(transport, own, pins, Attempt("talk", number), 60)
             limit = task["max_bytes"] or wire.MAX_BYTES
-            channel = PartyChannel(sealed, Transcript(), timeout=task["timeout"], max_bytes=limit)
+            channel = Channel(sealed, Transcript(), timeout=task["timeout"], max_bytes=limit)
             result = task["role"](channel)
             transport.close()
         except BaseException as error:

@@ -9,7 +9,7 @@ import pytest
 from relay_case import Engine, pair, run
 
 from vfsl.channel import relayed
-from vfsl.channel.notes import RELAY
+from vfsl.channel.transport import RELAY
 from vfsl.errors import ChannelError, PeerFailed, TimedOut, Unauthentic
 from vfsl.testing.channels import CHANNEL_CHECKS, TALK
 

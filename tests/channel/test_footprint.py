@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from test_wire import VALUES
 
-from vfsl.channel import footprint, wire
+from vfsl.channel import wire
 from vfsl.errors import UnsupportedValue, WireError
 from vfsl.values import Aggregate, Ciphertext
 
@@ -108,7 +108,7 @@ def test_a_frame_of_one_megabyte_takes_four_times_its_size_at_most(shape):
     frame = framed(make(MEGABYTE))
     peak, refused = peak_of(frame)
     assert refused is hostile
-    assert peak <= footprint.FACTOR * len(frame) + footprint.SPARE + OVERHEAD
+    assert peak <= wire.MEMORY_FACTOR * len(frame) + wire.SPARE_MEMORY + OVERHEAD
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_a_frame_of_16_megabytes_takes_70_at_most(shape):
     frame = framed(make(16 * MEGABYTE))
     peak, refused = peak_of(frame)
     assert refused is hostile
-    assert peak <= footprint.FACTOR * len(frame) + footprint.SPARE + OVERHEAD
+    assert peak <= wire.MEMORY_FACTOR * len(frame) + wire.SPARE_MEMORY + OVERHEAD
     assert peak < 70 * MEGABYTE
 
 
@@ -127,11 +127,11 @@ def test_a_frame_of_16_megabytes_takes_70_at_most(shape):
 def test_without_the_limit_the_same_frames_take_more(shape, monkeypatch):
     """The control: these frames are refused for a reason."""
     frame = framed(SHAPES[shape][0](MEGABYTE // 20))
-    monkeypatch.setattr(footprint, "allowed", lambda size: 1 << 40)
+    monkeypatch.setattr(wire, "allow_memory", lambda size: 1 << 40)
     peak, refused = peak_of(frame)
     assert not refused
     # A float is 24 bytes and its place 8, for 9 on the wire; only the allocator makes it 40.
-    assert peak > (3.5 if shape == "floats" else footprint.FACTOR) * len(frame)
+    assert peak > (3.5 if shape == "floats" else wire.MEMORY_FACTOR) * len(frame)
 
 
 @given(VALUES)
@@ -161,7 +161,7 @@ def test_reader_and_writer_count_the_same(value):
 def test_what_the_reader_would_refuse_is_not_sent(value, monkeypatch):
     with pytest.raises(UnsupportedValue, match=r"'name' .* at its receiver, .* numpy array"):
         wire.encode("name", value)
-    monkeypatch.setattr(footprint, "allowed", lambda size: 1 << 40)
+    monkeypatch.setattr(wire, "allow_memory", lambda size: 1 << 40)
     frame = wire.encode("name", value)
     monkeypatch.undo()
     with pytest.raises(WireError, match="of memory"):
@@ -199,27 +199,27 @@ def test_what_protocols_send_passes(value):
 
 
 def test_the_sizes_are_those_of_this_python_or_larger():
-    rounded = footprint._rounded
+    rounded = wire._round_up
     real = sys.getsizeof
-    assert rounded(real(1.5)) <= footprint.FLOAT
+    assert rounded(real(1.5)) <= wire.FLOAT_SIZE
     for number in (0, 1, 7, 1000):
-        assert footprint.of_list(number) >= real([None] * number)
-        assert footprint.of_bytes(number) >= rounded(real(bytes(number))) * (number > 0)
+        assert wire.size_of_list(number) >= real([None] * number)
+        assert wire.size_of_bytes(number) >= rounded(real(bytes(number))) * (number > 0)
     for number in (-6, 257, 2**30 - 1, 2**30, 2**60, -(2**90), 2**1000):
-        assert footprint.of_integer(number) >= rounded(real(number))
+        assert wire.size_of_integer(number) >= rounded(real(number))
     for number in (0, 1, 5, 6, 10, 11, 85, 86, 170, 171, 21_845, 21_846, 50_000):
         made = {}
         for place in range(number):
             made[str(place)] = None
-        assert footprint.of_dict(number) >= real(made)
-        assert footprint.growing_dict(number) >= footprint.of_dict(number)
+        assert wire.size_of_dict(number) >= real(made)
+        assert wire.size_of_growing_dict(number) >= wire.size_of_dict(number)
     for words in ("ab", "aé", "a木", "a" + EMOJI, "é" * 1000, "木" * 1000, EMOJI * 1000):
         data = words.encode()
-        size = footprint.of_text(max(data), len(data), len(words))
+        size = wire.size_of_text(max(data), len(data), len(words))
         assert size >= rounded(real(words))
-        assert footprint.reading_text(max(data), len(data)) >= real(words)
+        assert wire.size_of_reading(max(data), len(data)) >= real(words)
     for axes in range(9):
-        assert footprint.of_array(axes) >= real(np.zeros((0,) * axes)[...]) - 8 * (axes == 0)
+        assert wire.size_of_array(axes) >= real(np.zeros((0,) * axes)[...]) - 8 * (axes == 0)
 
 
 def test_values_that_exist_once_do():

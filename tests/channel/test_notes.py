@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from vfsl.channel import wire
-from vfsl.channel.noise import Secrets
-from vfsl.channel.notes import Ended, Failed, Notebook, Working, Written
-from vfsl.channel.sealing import Attempt, note_session, session
-from vfsl.channel.waiting import Wait
+from vfsl.channel.notes import Ended, Notebook, Working, Written
+from vfsl.channel.sealing import Attempt, NoteSession, Secrets, Session
+from vfsl.channel.transport import Failed, Wait
 from vfsl.errors import Unauthentic, WireError
 
 SECRETS = Secrets(bytes(32), bytes(range(32)), b"h" * 32)
@@ -26,8 +25,8 @@ def books(sealed=True):
     """Notebooks of A and B, who know of C."""
     a, b = Notebook("A", ("B", "C")), Notebook("B", ("A", "C"))
     if sealed:
-        a.add_keys("B", note_session(SECRETS, "A", "B", RUN))
-        b.add_keys("A", note_session(SECRETS, "B", "A", RUN))
+        a.add_keys("B", NoteSession(SECRETS, "A", "B", RUN))
+        b.add_keys("A", NoteSession(SECRETS, "B", "A", RUN))
     return a, b
 
 
@@ -73,7 +72,7 @@ def test_sealed_notes_wait_for_the_keys():
     b = Notebook("B", ("A", "C"))
     for note in NOTES:
         assert b.read("A", a.write("B", note)[0]) is None
-    assert b.add_keys("A", note_session(SECRETS, "B", "A", RUN)) == NOTES
+    assert b.add_keys("A", NoteSession(SECRETS, "B", "A", RUN)) == NOTES
 
 
 def test_a_flood_of_early_notes_takes_bounded_memory():
@@ -105,16 +104,16 @@ def test_repeated_and_late_notes_are_dropped_and_altered_ones_refused():
 
 
 def test_notes_and_frames_share_no_key():
-    number, note = note_session(SECRETS, "A", "B", RUN).seal(b"text")
-    frames = session(SECRETS, "B", "A", RUN)
+    number, note = NoteSession(SECRETS, "A", "B", RUN).seal(b"text")
+    frames = Session(SECRETS, "B", "A", RUN)
     with pytest.raises(Unauthentic):
         frames.open(note)
-    frame = session(SECRETS, "A", "B", RUN).seal(b"text")
+    frame = Session(SECRETS, "A", "B", RUN).seal(b"text")
     with pytest.raises(Unauthentic):
-        note_session(SECRETS, "B", "A", RUN).open(0, frame)
-    assert note_session(SECRETS, "B", "A", RUN).open(number, note) == b"text"
+        NoteSession(SECRETS, "B", "A", RUN).open(0, frame)
+    assert NoteSession(SECRETS, "B", "A", RUN).open(number, note) == b"text"
     with pytest.raises(Unauthentic):
-        note_session(SECRETS, "B", "A", Attempt("run", 2)).open(number, note)
+        NoteSession(SECRETS, "B", "A", Attempt("run", 2)).open(number, note)
 
 
 WAIT = {"for": "B", "taken": 0, "posted": {}}
@@ -156,7 +155,7 @@ FAILURE = {"culprit": "A", "reason": "DataError", "sure": True}
 def test_a_malformed_note_is_a_wire_error_sealed_or_open(kind, facts):
     content = wire.encode(kind, facts)
     _, b = books()
-    number, sealed = note_session(SECRETS, "A", "B", RUN).seal(content)
+    number, sealed = NoteSession(SECRETS, "A", "B", RUN).seal(content)
     with pytest.raises(WireError):
         b.read("A", Written(True, number, sealed))
     with pytest.raises(WireError):

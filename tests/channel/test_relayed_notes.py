@@ -7,9 +7,8 @@ import pytest
 from relay_case import Engine, pair, run
 
 from vfsl.channel import Attempt, relayed, wire
-from vfsl.channel.noise import Secrets
 from vfsl.channel.relayed import session_name
-from vfsl.channel.sealing import note_session
+from vfsl.channel.sealing import NoteSession, Secrets
 from vfsl.errors import ChannelError, DataError, PeerFailed, VfslError
 from vfsl.testing.channels import TALK
 
@@ -211,10 +210,10 @@ def test_a_failure_that_was_in_doubt_is_sure_once_the_handshake_has_ended():
     b, c = pair(Engine("BC"))
     heard = []
     b.on_failure = lambda culprit, _: heard.append(culprit)
-    c.seal_notes("B", note_session(secrets, "C", "B", Attempt("run")))
+    c.seal_notes("B", NoteSession(secrets, "C", "B", Attempt("run")))
     c.abandon(DataError("secret text"))
     assert heard == ["the relay or C"]
-    b.seal_notes("C", note_session(secrets, "B", "C", Attempt("run")))
+    b.seal_notes("C", NoteSession(secrets, "B", "C", Attempt("run")))
     assert heard == ["the relay or C", "C"]
     with pytest.raises(PeerFailed) as caught:
         b.take("C", "x", 5)

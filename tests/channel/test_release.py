@@ -2,7 +2,7 @@
 
 import pytest
 
-from vfsl.channel import PartyChannel, Transcript, run_together
+from vfsl.channel import Channel, Transcript, run_together
 from vfsl.errors import ChannelError, LimitReached
 from vfsl.record import Shown
 
@@ -34,7 +34,7 @@ class Purse:
 
 def test_a_budget_is_asked_before_and_the_ledger_written_after():
     purse, transcript = Purse(100), Transcript()
-    channel = PartyChannel(Silent(), transcript, budget=purse).within("round 1", {})
+    channel = Channel(Silent(), transcript, budget=purse).within("round 1", {})
     channel.release("C", "total scores", 60)
     channel.release("C", "gradients", 50, about="label", new=30, once=b"x")
     assert purse.heard == [
@@ -51,14 +51,14 @@ def test_a_budget_is_asked_before_and_the_ledger_written_after():
 
 def test_numbers_that_follow_from_others_are_not_charged():
     purse, transcript = Purse(0), Transcript()
-    channel = PartyChannel(Silent(), transcript, budget=purse)
+    channel = Channel(Silent(), transcript, budget=purse)
     for _ in range(2):
         channel.release("C", "sides", 7, new=0)
     assert transcript.shown("s") == (Shown("s", "B", "C", "sides", "columns", 14, 0),)
 
 
 def test_a_release_to_nobody_or_of_less_than_nothing_is_refused():
-    channel = PartyChannel(Silent(), Transcript())
+    channel = Channel(Silent(), Transcript())
     with pytest.raises(ChannelError, match="no peer 'Z'"):
         channel.release("Z", "scores", 1)
     with pytest.raises(ChannelError, match="-1 numbers"):

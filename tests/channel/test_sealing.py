@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from vfsl.channel.noise import Handshake, Secrets
-from vfsl.channel.sealing import Attempt, Session, seal, session
+from vfsl.channel.sealing import Attempt, Handshake, Secrets, Session, seal
 from vfsl.errors import ConfigError, Unauthentic
 
 VECTOR = json.loads((Path(__file__).parent / "vectors" / "noise_kk.json").read_text())
@@ -61,7 +60,7 @@ def shake(attempt_a=None, attempt_b=None, own_b="B", pin_b="B", pin_a="A"):
     )
     b.read(a.write())
     a.read(b.write())
-    return session(a.finish(), "A", "B", attempt_a), session(b.finish(), "B", "A", attempt_b)
+    return Session(a.finish(), "A", "B", attempt_a), Session(b.finish(), "B", "A", attempt_b)
 
 
 def test_both_directions_work_in_order():
@@ -132,11 +131,11 @@ def test_100000_forgeries_are_refused():
 def test_a_resumed_attempt_never_shares_a_key():
     """Even with the same ephemeral keys, another attempt number gives other keys."""
     secrets = Secrets(bytes(32), bytes(range(32)), b"h" * 32)
-    one, two = (session(secrets, "A", "B", Attempt("run", number)) for number in (1, 2))
+    one, two = (Session(secrets, "A", "B", Attempt("run", number)) for number in (1, 2))
     frame = one.seal(b"same text")
     assert frame != two.seal(b"same text")
     with pytest.raises(Unauthentic):
-        session(secrets, "B", "A", Attempt("run", 2)).open(frame)
+        Session(secrets, "B", "A", Attempt("run", 2)).open(frame)
 
 
 def test_fresh_handshakes_share_no_key():
@@ -145,7 +144,7 @@ def test_fresh_handshakes_share_no_key():
 
 
 def test_a_session_ends_before_its_counter_wraps():
-    one = Session(bytes(32), bytes(32), "B")
+    one = Session(Secrets(bytes(32), bytes(32), bytes(32)), "A", "B", Attempt("run"))
     one._sent = 1 << 32
     with pytest.raises(Unauthentic, match="used up"):
         one.seal(b"")

@@ -8,7 +8,12 @@ import pytest
 import torch
 
 from vfsl.errors import DataError
-from vfsl.testing.claims import randomness_left_alone, refused, require, same_frames
+from vfsl.testing.claims import (
+    require,
+    require_refusal,
+    require_same_frames,
+    require_untouched_randomness,
+)
 
 
 def test_a_claim_that_does_not_hold_is_its_sentence():
@@ -34,14 +39,14 @@ def test_what_is_no_refusal(error, sentence):
             raise error
 
     with pytest.raises(AssertionError, match=sentence):
-        refused("no rows", call)
+        require_refusal("no rows", call)
 
 
 def test_a_refusal():
     def call():
         raise DataError("The table for X has no rows.")
 
-    refused("no rows", call)
+    require_refusal("no rows", call)
 
 
 GENERATORS = {
@@ -62,23 +67,23 @@ def test_global_generators_are_watched_and_put_back(name, way):
     seed()  # also where it was seeded with the same number before
     before = state()
     sentence = f"generator of {name} was used or seeded"
-    with pytest.raises(AssertionError, match=sentence), randomness_left_alone():
+    with pytest.raises(AssertionError, match=sentence), require_untouched_randomness():
         seed() if way == "seeded" else draw()
     assert state() == before
-    with randomness_left_alone():
+    with require_untouched_randomness():
         np.random.default_rng(0).random()
     assert state() == before
 
 
 def test_an_error_inside_passes_through():
     before = random.getstate()
-    with pytest.raises(KeyError), randomness_left_alone():
+    with pytest.raises(KeyError), require_untouched_randomness():
         raise KeyError("x")
     assert random.getstate() == before
 
 
 def test_frames_are_compared_to_the_type():
     one = pd.DataFrame({"x": [1, 2]})
-    same_frames(one, one.copy(), "They differ.")
+    require_same_frames(one, one.copy(), "They differ.")
     with pytest.raises(AssertionError, match="They differ"):
-        same_frames(one, one.astype(float), "They differ.")
+        require_same_frames(one, one.astype(float), "They differ.")

@@ -329,16 +329,16 @@ def test_a_linear_map_of_the_given_columns_is_said():
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"tau": 1.5}, "The tau parameter of FedPSG must be one of 'auto' or a number from 0 to 1"),
+        ({"tau": 1.5}, "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'"),
         (
             {"tau": -0.1},
-            "The tau parameter of FedPSG must be one of 'auto' or a number from 0 to 1",
+            "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'",
         ),
         (
             {"tau": True},
-            "The tau parameter of FedPSG must be one of 'auto' or a number from 0 to 1",
+            "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'",
         ),
-        ({"tau": "best"}, "The tau parameter of FedPSG must be one of 'auto' or a number from 0"),
+        ({"tau": "best"}, "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'"),
         ({"preset": "paper"}, "The preset parameter of FedPSG must be one of"),
         ({"base": ()}, "must name at least one estimator"),
         ({"folds": 1}, "The folds parameter of FedPSG must be a whole number of at least 2"),
@@ -360,7 +360,7 @@ def test_unknown_parties(case):
 
 def test_unknown_low_methods_are_named(case):
     fed, _, _ = case
-    with pytest.raises(ConfigError, match="no completion method 'tabdpm'; did you mean 'tabddpm'"):
+    with pytest.raises(ConfigError, match="Got 'tabdpm' instead; did you mean 'tabddpm'"):
         FedPSG(tau=1.0, low="tabdpm", rounds=1).fit_complete(fed)
 
 

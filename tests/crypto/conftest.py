@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from vfsl.crypto import scheme
+from vfsl.crypto import make_scheme
 from vfsl.testing.schemes import SchemeCase
 
 # Small keys where the maths is the same at every size.
 CASES = {
-    "plain": lambda: SchemeCase(scheme("plain")),
-    "paillier": lambda: SchemeCase(scheme("paillier", security=112)),
-    "bfv": lambda: SchemeCase(scheme("bfv")),
+    "plain": lambda: SchemeCase(make_scheme("plain")),
+    "paillier": lambda: SchemeCase(make_scheme("paillier", security=112)),
+    "bfv": lambda: SchemeCase(make_scheme("bfv")),
 }
 
 _made: dict[str, SchemeCase] = {}
@@ -48,19 +48,19 @@ def bfv() -> SchemeCase:
 
 
 class Bits(NamedTuple):
-    """log2(q / (2 t |noise|)) of an array: as the secret key sees it, and as its bound promises."""
+    """log2(q / (2 t |error|)) of an array: as the secret key sees it, and as its bound promises."""
 
     spare: int
     promised: int
 
 
 @pytest.fixture
-def noise_bits(bfv: SchemeCase) -> Callable[[Any], Bits]:
-    def measured(array: Any) -> Bits:
+def error_bits(bfv: SchemeCase) -> Callable[[Any], Bits]:
+    def measure(array: Any) -> Bits:
         ring = array._ring
         decryptor: Any = bfv.secret._decryptors[ring.degree]  # type: ignore[attr-defined]
-        spare = min(decryptor.invariant_noise_budget(ring.object(raw)) for raw in array._raws)
-        promised = math.log2(ring.modulus(array._limbs)) - math.log2(2 * ring.t * array._noise)
+        spare = min(decryptor.invariant_noise_budget(ring.to_seal(raw)) for raw in array.raws)
+        promised = math.log2(ring.modulus(array._limbs)) - math.log2(2 * ring.t * array.error)
         return Bits(int(spare), int(promised))
 
-    return measured
+    return measure

@@ -1,4 +1,4 @@
-"""BFV in slots: sums without rotations, noise along two products, and what the key holder sees."""
+"""BFV in slots: sums without rotations, errors along two products, and what the key holder sees."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from vfsl.crypto import Runs
+from vfsl.crypto import PrefixSums
 from vfsl.crypto.bfv_array import BFVArray
-from vfsl.crypto.noise import STATISTICAL_BITS
-from vfsl.crypto.ring import SLOT_DEGREE, SLOTS, ring_of
-from vfsl.crypto.slot_plains import summing
+from vfsl.crypto.packing import move_sum
+from vfsl.crypto.ring import SLOT_DEGREE, SLOTS, STATISTICAL_BITS, get_ring
 from vfsl.errors import ConfigError, CryptoError, ProtocolError
 from vfsl.testing.scheme_case import SchemeCase
 from vfsl.values import Array, Ciphertext
@@ -50,14 +49,14 @@ eight = st.lists(residue, min_size=N, max_size=N)
 
 @given(eight, eight)
 def test_the_sum_over_slots_is_the_last_coefficient(a: list[int], b: list[int]) -> None:
-    plain = summing(np.array(interpolated(b), dtype=np.uint64), T)
+    plain = move_sum(np.array(interpolated(b), dtype=np.uint64), T)
     product = multiplied(interpolated(a), plain.tolist())
     assert product[-1] == sum(x * y for x, y in zip(a, b, strict=True)) % T
 
 
 def test_slots_multiply_where_polynomials_do() -> None:
     """Against a polynomial that is known: X takes another root's value in every slot."""
-    ring = ring_of(SLOTS)
+    ring = get_ring(SLOTS)
     x = np.zeros(SLOT_DEGREE, dtype=np.uint64)
     x[1] = 1
     slots = [int(slot) for slot in ring.to_slots(x)]
@@ -69,13 +68,13 @@ def test_slots_multiply_where_polynomials_do() -> None:
 
 def products(case: SchemeCase, rows: int) -> tuple[BFVArray, BFVArray, BFVArray, BFVArray]:
     """Fresh, multiplied, received, and summed by whoever received it."""
-    fresh: Any = case.sent(case.values(rows))
+    fresh: Any = case.send(case.values(rows))
     product = fresh * case.values(rows, limit=2**10)
     received: Any = case.public.load(product.to_wire())
     return fresh, product, received, received.inner(case.values(rows, 2, limit=2**10))
 
 
-def test_slot_noise_is_below_its_bound(bfv: SchemeCase, noise_bits: Callable[[Any], Any]) -> None:
+def test_slot_error_is_below_its_bound(bfv: SchemeCase, error_bits: Callable[[Any], Any]) -> None:
     rows = 20_000
     fresh, product, received, sums = products(bfv, rows)
     plain = bfv.values(rows)
@@ -96,26 +95,26 @@ def test_slot_noise_is_below_its_bound(bfv: SchemeCase, noise_bits: Callable[[An
         sums * 7 + sums,
         bfv.public.load(sums.to_wire()),
     ):
-        spare, promised = noise_bits(array)
+        spare, promised = error_bits(array)
         assert spare >= promised - 1
-    # Worst cases, but not empty ones: noise of N terms with random signs is far below their sum.
+    # Worst cases, but not empty ones: N errors with random signs stay far below their sum.
     for array in (product, sums):
-        spare, promised = noise_bits(array)
+        spare, promised = error_bits(array)
         assert spare < promised + 20
 
 
-def test_slots_that_leave_are_drowned(bfv: SchemeCase, noise_bits: Callable[[Any], Any]) -> None:
+def test_slots_that_leave_are_drowned(bfv: SchemeCase, error_bits: Callable[[Any], Any]) -> None:
     fresh, product, received, sums = products(bfv, 20_000)
     ring = product._ring
-    sent = len(product._raws) * SLOT_DEGREE
-    assert product._own > 2**80
-    assert 1 << ring.onward.flood_bits >= product._own * sent << STATISTICAL_BITS
+    sent = len(product.raws) * SLOT_DEGREE
+    assert product.own > 2**80
+    assert 1 << ring.onward.flood_bits >= product.own * sent << STATISTICAL_BITS
     assert received._limbs == ring.onward.limbs
-    assert received._own == 0
+    assert received.own == 0
     # The flood is there: 2^157 less the 120 bits of the primes that went.
     measured = ring.modulus(received._limbs).bit_length() - ring.t.bit_length() - 1
-    assert abs(measured - noise_bits(received).spare - (157 - 120)) <= 2
-    hidden = sums._own * ring.dropped(sums._limbs) * sums.size
+    assert abs(measured - error_bits(received).spare - (157 - 120)) <= 2
+    hidden = sums.own * ring.drop_factor(sums._limbs) * sums.size
     assert 1 << ring.last.flood_bits >= hidden << STATISTICAL_BITS
     # What has no room for another product after all leaves by the last exit.
     twice: Any = bfv.public.load((product * bfv.values(20_000, limit=2**10)).to_wire())
@@ -124,7 +123,7 @@ def test_slots_that_leave_are_drowned(bfv: SchemeCase, noise_bits: Callable[[Any
         twice * np.ones(20_000, dtype=np.int64)
     with pytest.raises(CryptoError, match="no room"):
         twice.inner(np.ones((20_000, 1), dtype=np.int64))
-    assert fresh._own == 0
+    assert fresh.own == 0
 
 
 def test_a_third_slot_product_is_refused_before_work(bfv: SchemeCase) -> None:
@@ -144,16 +143,16 @@ def polynomials_seen(case: SchemeCase, request: Ciphertext) -> Array:
     raws = np.zeros((count, 2, low, SLOT_DEGREE), dtype=np.uint64)
     raws[:, 0] = payload["first"].reshape(low, count, SLOT_DEGREE).transpose(1, 0, 2)
     raws[:, 1] = payload["second"]
-    ring, decryptor = ring_of(SLOTS), case.secret._decryptors[SLOT_DEGREE]  # type: ignore[attr-defined]
-    return np.stack([ring.coefficients(decryptor.decrypt(ring.object(raw))) for raw in raws])
+    ring, decryptor = get_ring(SLOTS), case.secret._decryptors[SLOT_DEGREE]  # type: ignore[attr-defined]
+    return np.stack([ring.from_plain(decryptor.decrypt(ring.to_seal(raw))) for raw in raws])
 
 
 def test_the_key_holder_sees_uniform_slots(bfv: SchemeCase) -> None:
     """In all slots, used or not, and in all coefficients, whatever the values and factors are."""
-    ring = ring_of(SLOTS)
+    ring = get_ring(SLOTS)
     for value, factor in ((0, 0), (2**40, 1), (-(2**28), 2**28)):
-        array = bfv.sent(np.full(300, value)) * np.full(300, factor)
-        request, mask = array.masked()
+        array = bfv.send(np.full(300, value)) * np.full(300, factor)
+        request, mask = array.mask()
         (coefficients,) = polynomials_seen(bfv, request)
         for seen in (coefficients, ring.to_slots(coefficients)):
             assert len(np.unique(seen)) == SLOT_DEGREE
@@ -169,10 +168,10 @@ def test_a_sum_over_slots_is_all_that_leaves(bfv: SchemeCase) -> None:
     """One coefficient of the first half for each sum; its residue is uniform."""
     seen = []
     for value in (0, 2**28):
-        rows = bfv.sent(np.full(20, value)) * np.full(20, 2**20)
+        rows = bfv.send(np.full(20, value)) * np.full(20, 2**20)
         sums = rows.inner(np.ones((20, 10), dtype=np.int64))
         for _ in range(4):
-            request, mask = sums.masked()
+            request, mask = sums.mask()
             assert request.payload["first"].shape == (2, 10)
             answer = bfv.secret.open(request, (10,))
             assert (mask.remove(answer) == 20 * value * 2**20).all()
@@ -184,10 +183,10 @@ def test_a_sum_over_slots_is_all_that_leaves(bfv: SchemeCase) -> None:
 
 
 def test_other_coefficients_of_a_sent_sum_are_uniform(bfv: SchemeCase) -> None:
-    result: Any = bfv.sent(np.ones(500, dtype=np.int64)).inner(np.ones((500, 1), dtype=np.int64))
+    result: Any = bfv.send(np.ones(500, dtype=np.int64)).inner(np.ones((500, 1), dtype=np.int64))
     received: Any = bfv.public.load(result.to_wire())
     ring, decryptor = received._ring, bfv.secret._decryptors[SLOT_DEGREE]  # type: ignore[attr-defined]
-    outside = ring.coefficients(decryptor.decrypt(ring.object(received._raws[0])))
+    outside = ring.from_plain(decryptor.decrypt(ring.to_seal(received.raws[0])))
     assert outside[-1] == 500
     counts = np.bincount((outside[:-1] >> np.uint64(56)).astype(np.int64), minlength=16)
     assert stats.chisquare(counts).pvalue > 1e-7
@@ -213,18 +212,18 @@ def test_layouts_of_the_other_ring_are_refused(bfv: SchemeCase) -> None:
             bfv.public.load(Ciphertext(bad))
 
 
-def test_runs_over_slots_and_their_sums(bfv: SchemeCase) -> None:
+def test_prefix_sums_over_slots_and_their_sums(bfv: SchemeCase) -> None:
     values = np.array([2**55, 2**55, -5, 7])
-    x = bfv.sent(values)
-    runs = Runs([0, 1, 0], [2, 4, 0], [-1, 0, 3])  # type: ignore[arg-type]
-    request, mask = x.masked(runs)
+    x = bfv.send(values)
+    asked = PrefixSums([0, 1, 0], [2, 4, 0], [-1, 0, 3])  # type: ignore[arg-type]
+    request, mask = x.mask(asked)
     opened = mask.remove(bfv.secret.open(request, (4,)))
     assert opened.tolist() == [2**56, 2**56 + 2, 7]
     whole, part = x.sum_by([0, 1, 0, 1], 2), x.sum_by([0, 1, -1, -1], 2)
-    last = Runs([0, 0], [1, 2], [-1, -1])  # type: ignore[arg-type]
+    last = PrefixSums([0, 0], [1, 2], [-1, -1])  # type: ignore[arg-type]
     for array in (whole, part):
-        bfv.secret.open(array.masked(last)[0], (2,))
-    request, mask = whole.without(part).masked(last)
+        bfv.secret.open(array.mask(last)[0], (2,))
+    request, mask = whole.without(part).mask(last)
     assert "less" in request.payload
     assert mask.remove(bfv.secret.open(request, (2,))).tolist() == [-5, 2]
     with pytest.raises(ProtocolError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vfsl.crypto.packing import ColumnPlains, GroupPlains, Layout, cheapest, rows_layout
+from vfsl.crypto.packing import ColumnPlains, GroupPlains, Layout, choose_layout, choose_packing
 from vfsl.values import Array
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "packing.json").read_text())
@@ -26,7 +27,7 @@ def test_vectors(case: dict[str, list[list[int]]]) -> None:
     assert polynomials.tolist() == [case["encrypted"]]
     plain = ColumnPlains(rows, right).block(0)
     assert np.pad(plain[0], (0, DEGREE - plain.shape[1])).tolist() == case["plain"]
-    results = rows.results("inner")
+    results = replace(rows, kind="inner")
     shape = (left.shape[1], right.shape[1])
     assert np.array([case["product"]])[results.places(shape)].tolist() == case["inner"]
 
@@ -53,7 +54,7 @@ def test_any_layout_gives_inner_products(data: st.DataObject) -> None:
     encrypted[layout.places(left.shape)] = left
     plains = ColumnPlains(layout, right)
     blocks = -(-rows // layout.block)
-    results = layout.results("inner")
+    results = replace(layout, kind="inner")
     out = np.zeros((results.count((k, d)), DEGREE), dtype=np.int64)
     norm = 0
     for block in range(blocks):
@@ -93,15 +94,15 @@ def test_layouts_that_no_array_has() -> None:
 
 
 def test_layout_follows_the_work() -> None:
-    assert cheapest(10_000, 1, 20, 8192) == (1, 4)
-    ka, kb = cheapest(10_000, 20, 20, 8192)
+    assert choose_packing(10_000, 1, 20, 8192) == (1, 4)
+    ka, kb = choose_packing(10_000, 20, 20, 8192)
     assert ka * kb >= 8
     # Trees subtract sums over few rows from sums over many.
     degrees = (8192, 16384)
-    assert rows_layout((100_000,), "sum_by", *degrees) == rows_layout((3,), "sum_by", *degrees)
-    assert rows_layout((5, 5, 5), "inner", *degrees).kb == 1
-    assert rows_layout((9, 2), "add", *degrees) == Layout("rows", 2, 1, 1, 8192)
-    assert rows_layout((9, 2), "any", *degrees) == Layout("slots", 2, 1, 1, 16384)
+    assert choose_layout((100_000,), "sum_by", *degrees) == choose_layout((3,), "sum_by", *degrees)
+    assert choose_layout((5, 5, 5), "inner", *degrees).kb == 1
+    assert choose_layout((9, 2), "add", *degrees) == Layout("rows", 2, 1, 1, 8192)
+    assert choose_layout((9, 2), "any", *degrees) == Layout("slots", 2, 1, 1, 16384)
 
 
 def test_slots_are_sent_whole_and_hold_rows() -> None:
@@ -110,7 +111,7 @@ def test_slots_are_sent_whole_and_hold_rows() -> None:
     assert not layout.fits((40, 3))
     assert not layout.fits((40,))
     assert not Layout("slots", 2, 2, 1, DEGREE).fits((40, 2))
-    polynomial, exponent = layout.sent((40, 2))
+    polynomial, exponent = layout.sent_places((40, 2))
     assert layout.count((40, 2)) == 4
     pairs = set(zip(polynomial.tolist(), exponent.tolist(), strict=True))
     assert pairs == {(p, e) for p in range(4) for e in range(DEGREE)}

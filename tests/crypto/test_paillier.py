@@ -10,16 +10,15 @@ import gmpy2
 import numpy as np
 import pytest
 
-from vfsl.crypto import Runs, scheme
-from vfsl.crypto.obfuscators import as_obfuscator
+from vfsl.crypto import PrefixSums, make_scheme
 from vfsl.crypto.paillier import (
     PaillierArray,
     PaillierPublicKey,
     check_modulus,
+    decrypt_with,
     encrypt_with,
 )
-from vfsl.crypto.paillier_opening import decrypt_with
-from vfsl.crypto.slots import SLOT_CAPACITY
+from vfsl.crypto.residues import SLOT_CAPACITY, make_obfuscator
 from vfsl.crypto.work import using_workers
 from vfsl.errors import BoundExceeded, ConfigError, CryptoError, KeyMismatch, ProtocolError
 from vfsl.testing.schemes import SchemeCase
@@ -34,7 +33,7 @@ def test_vectors(key: dict[str, Any]) -> None:
     n = p * q
     for case in key["cases"]:
         message, random, ciphertext = (int(case[name], 16) for name in ("m", "r", "c"))
-        obfuscator = as_obfuscator(gmpy2.powmod(random, n, n * n), n)
+        obfuscator = make_obfuscator(gmpy2.powmod(random, n, n * n), n)
         assert encrypt_with(message, obfuscator, n * n) == ciphertext
         assert decrypt_with((p, q, [gmpy2.mpz(ciphertext)])) == [message % n]
 
@@ -52,13 +51,13 @@ def test_what_goes_out_is_a_textbook_ciphertext(paillier: SchemeCase) -> None:
 
 
 def test_key_sizes() -> None:
-    public, _ = scheme("paillier").generate()
+    public, _ = make_scheme("paillier").generate()
     assert isinstance(public, PaillierPublicKey)
     assert public.bits == 3072
     with pytest.raises(ConfigError, match="security"):
-        scheme("paillier", security=80)
+        make_scheme("paillier", security=80)
     with pytest.raises(KeyMismatch, match="2048"):
-        scheme("paillier", security=112).load_public(public.to_wire())
+        make_scheme("paillier", security=112).load_public(public.to_wire())
 
 
 def test_unsound_moduli_are_refused(paillier: SchemeCase) -> None:
@@ -87,9 +86,9 @@ def test_ciphertexts_outside_the_group_are_refused(paillier: SchemeCase) -> None
 
 def test_values_far_past_int64(paillier: SchemeCase) -> None:
     values = np.array([2**900, -(2**901), 5], dtype=object)
-    x = paillier.sent(values)
-    paillier.same(x * 2**100, values * 2**100)
-    paillier.same(x.inner(np.array([[1], [2**70], [-3]], dtype=object)), x_inner(values))
+    x = paillier.send(values)
+    paillier.check(x * 2**100, values * 2**100)
+    paillier.check(x.inner(np.array([[1], [2**70], [-3]], dtype=object)), x_inner(values))
 
 
 def x_inner(values: Any) -> Any:
@@ -103,7 +102,7 @@ def test_columns_of_a_row_share_a_ciphertext(paillier: SchemeCase) -> None:
     assert len(packed.to_wire().payload["numbers"]) == 6 * 2
     assert packed.capacity == SLOT_CAPACITY
     columns = paillier.values(6, 3)
-    paillier.same(packed.inner(columns), values.T @ columns)
+    paillier.check(packed.inner(columns), values.T @ columns)
     with pytest.raises(BoundExceeded):
         packed * 2**50
     single = paillier.public.encrypt(values)
@@ -112,10 +111,10 @@ def test_columns_of_a_row_share_a_ciphertext(paillier: SchemeCase) -> None:
 
 
 def test_masked_requests_are_packed(paillier: SchemeCase) -> None:
-    request, _ = paillier.public.encrypt(np.arange(62)).masked()
+    request, _ = paillier.public.encrypt(np.arange(62)).mask()
     assert len(request.payload["numbers"]) == 2
     large = paillier.public.encrypt(np.array([2**63, 1], dtype=object))
-    assert len(large.masked()[0].payload["numbers"]) == 2
+    assert len(large.mask()[0].payload["numbers"]) == 2
 
 
 @pytest.mark.slow
@@ -127,19 +126,19 @@ def test_worker_processes_agree(paillier: SchemeCase, monkeypatch: pytest.Monkey
     with using_workers(2):
         for use in ("any", "inner"):
             x = paillier.public.encrypt(values, use=use)
-            paillier.same(x.inner(columns), values.T @ columns)
+            paillier.check(x.inner(columns), values.T @ columns)
             expected = np.zeros((7, 4, 2), dtype=np.int64)
             for feature, column in enumerate(groups.T):
                 np.add.at(expected[feature], column[column >= 0], values[column >= 0])
-            paillier.same(x.sum_by_many(groups, 4), expected)
+            paillier.check(x.sum_by_many(groups, 4), expected)
 
 
-def test_runs_and_rows_of_packed_sums(paillier: SchemeCase) -> None:
+def test_prefix_sums_and_rows_of_packed_sums(paillier: SchemeCase) -> None:
     values = paillier.values(6, 3)
     packed = paillier.public.encrypt(values, use="sum_by")
-    paillier.same(packed.take([5, 0]), values[[5, 0]])
+    paillier.check(packed.take([5, 0]), values[[5, 0]])
     with pytest.raises(CryptoError, match="fold"):
-        packed.sum_by([0, 0, 1, 1, 2, 2], 3).masked(Runs(*np.array([[0], [2], [-1]])))
+        packed.sum_by([0, 0, 1, 1, 2, 2], 3).mask(PrefixSums(*np.array([[0], [2], [-1]])))
     products = paillier.public.encrypt(values, use="inner").inner(np.ones((6, 2), dtype=np.int64))
     with pytest.raises(CryptoError, match="before summing"):
         products.take([0])
@@ -147,6 +146,6 @@ def test_runs_and_rows_of_packed_sums(paillier: SchemeCase) -> None:
 
 def test_only_what_is_shown_is_packed_and_sent(paillier: SchemeCase) -> None:
     sums = paillier.public.encrypt(paillier.values(80)).sum_by(np.arange(80), 80)
-    runs = Runs(np.zeros(80, dtype=np.int64), np.arange(80), np.full(80, -1))
-    assert len(sums.masked(runs)[0].payload["numbers"]) == 3
-    assert len(sums.masked(runs, np.arange(80) < 30)[0].payload["numbers"]) == 1
+    asked = PrefixSums(np.zeros(80, dtype=np.int64), np.arange(80), np.full(80, -1))
+    assert len(sums.mask(asked)[0].payload["numbers"]) == 3
+    assert len(sums.mask(asked, np.arange(80) < 30)[0].payload["numbers"]) == 1

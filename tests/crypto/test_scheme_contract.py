@@ -11,30 +11,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from vfsl.crypto import scheme
+from vfsl.crypto import make_scheme
 from vfsl.crypto.plain import Plain, PlainArray, PlainMask
 from vfsl.errors import BoundExceeded
 from vfsl.testing.scheme_openings import (
+    check_altered,
     check_masks_uniform,
-    check_run_bounds,
-    check_runs,
-    check_runs_hide,
-    check_take,
-)
-from vfsl.testing.scheme_products import (
-    check_product_bounds,
-    check_products,
-    check_products_hide,
-    check_products_travel,
+    check_prefix_sums,
+    check_rerandomised,
+    check_sum_bounds,
+    check_sums_hide,
 )
 from vfsl.testing.schemes import (
     SCHEME_CHECKS,
     SchemeCase,
-    check_altered,
     check_bounds,
-    check_rerandomised,
+    check_product_bounds,
+    check_products,
+    check_products_hide,
+    check_products_travel,
     check_scheme,
     check_sum_by,
+    check_take,
 )
 from vfsl.values import Array
 
@@ -46,7 +44,7 @@ def test_contract(check: Callable[[SchemeCase], None], case: SchemeCase) -> None
 
 @pytest.mark.slow
 def test_contract_of_paillier_at_full_size() -> None:
-    check_scheme(lambda: scheme("paillier"))
+    check_scheme(lambda: make_scheme("paillier"))
 
 
 def test_check_scheme_runs_everything() -> None:
@@ -71,45 +69,45 @@ def test_contract_sees_that_ciphertexts_repeat() -> None:
     [
         (
             "_sum_by",
-            lambda self, groups, n, bound: self._make(self._values[:n], bound),
+            lambda self, grouping, shape, bound: self._make(self.values[: shape[0]], bound),
             check_sum_by,
         ),
-        ("_next", lambda self, bound, operation: bound, check_bounds),
-        ("_next", lambda self, bound, operation: bound, check_product_bounds),
+        ("_check_next", lambda self, bound, operation: bound, check_bounds),
+        ("_check_next", lambda self, bound, operation: bound, check_product_bounds),
         (
             "_multiply",
-            lambda self, values, bound: self._make(self._values * values[::-1], bound),
+            lambda self, values, bound: self._make(self.values * values[::-1], bound),
             check_products,
         ),
         (
-            "_rerandomised",
-            lambda self: {"values": np.clip(self._values.reshape(-1), -(2**22), 2**22)},
+            "_rerandomise",
+            lambda self: {"values": np.clip(self.values.reshape(-1), -(2**22), 2**22)},
             check_products_travel,
         ),
         (
-            "_masked",
+            "_mask",
             lambda self: (
-                {"values": self._values.reshape(-1).astype(np.uint64) + np.uint64(1)},
+                {"values": self.values.reshape(-1).astype(np.uint64) + np.uint64(1)},
                 PlainMask(self.key, self.shape, self.bound, np.ones(self.size, dtype=np.uint64)),
             ),
             check_masks_uniform,
         ),
         (
-            "_masked_runs",
-            lambda self, runs, shown, bound: self._hidden(
-                runs.of(self._values.reshape(-1)), (len(runs),), bound
+            "_mask_sums",
+            lambda self, sums, shown, bound: self._hide(
+                sums.add_up(self.values.reshape(-1)), (len(sums),), bound
             ),
-            check_runs_hide,
+            check_sums_hide,
         ),
         (
-            "_masked_runs",
-            lambda self, runs, shown, bound: self._hidden(
-                np.sort(runs.of(self._values.reshape(-1))[shown]), (len(shown),), bound
+            "_mask_sums",
+            lambda self, sums, shown, bound: self._hide(
+                np.sort(sums.add_up(self.values.reshape(-1))[shown]), (len(shown),), bound
             ),
-            check_runs,
+            check_prefix_sums,
         ),
-        ("_grouped_by", lambda self, sums, *rest: sums, check_run_bounds),
-        ("_take", lambda self, rows: self._make(self._values[rows[::-1]], self.bound), check_take),
+        ("_bound_groups", lambda self, sums, *rest: sums, check_sum_bounds),
+        ("_take", lambda self, rows: self._make(self.values[rows[::-1]], self.bound), check_take),
     ],
 )
 def test_contract_sees_a_broken_scheme(
@@ -145,8 +143,8 @@ def test_homomorphism(case: SchemeCase, values: Array, data: st.DataObject, use:
     columns = data.draw(hnp.arrays(np.int64, (rows, 3), elements=st.integers(-(2**16), 2**16)))
     groups = data.draw(hnp.arrays(np.int64, rows, elements=st.integers(-1, 3)))
     factor = data.draw(st.integers(-100, 100))
-    x = case.sent(values, use)
-    case.same(x.inner(columns) * factor, values.T @ columns * factor)
+    x = case.send(values, use)
+    case.check(x.inner(columns) * factor, values.T @ columns * factor)
     sums = np.zeros((4, *values.shape[1:]), dtype=np.int64)
     np.add.at(sums, groups[groups >= 0], values[groups >= 0])
-    case.same(x.sum_by(groups, 4) - sums, np.zeros_like(sums))
+    case.check(x.sum_by(groups, 4) - sums, np.zeros_like(sums))

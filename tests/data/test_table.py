@@ -319,7 +319,7 @@ def test_its_text_shows_no_id():
 
 
 def test_parts_that_do_not_fit_are_refused():
-    with pytest.raises(DataError, match="one id a row"):
+    with pytest.raises(DataError, match="one id per row"):
         PartyTable("A", np.array(["a"], dtype=object), pd.DataFrame({"x": [1, 2]}), {})
 
 

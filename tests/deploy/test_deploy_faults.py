@@ -75,7 +75,7 @@ def test_a_killed_process_is_named_and_the_run_goes_on(deployment, kit, tmp_path
 # A job's second step, whose run is killed, and what its folder has when it is in the middle.
 INSIDE = {
     "a tree model": ("B", "C", "step-2-trees/C/round-1.json"),
-    "vfpu": ("K", "C", "step-2-pu/*0.json"),
+    "vfpu": ("K", "C", "step-2-pu/vfpu/*0.json"),
     "a completion": ("C", "B", "step-2-complete/0-cross-fit-0/group 0.json"),
 }
 TREES = """

@@ -12,21 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 from scipy.stats.contingency import association as contingency_association
-from vfsl.estimators.ranks import (
-    aggregated,
-    centred_ranks,
-    derive,
-    merged_groups,
-    rank_bound,
-    strength,
-)
 
 import vfsl
 from vfsl.channel import Transcript, run_together
 from vfsl.data import Kind, PartyTable
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.estimators import Part, Roles, association
-from vfsl.estimators.association import DISCLOSURES, Association
+from vfsl.estimators.association import (
+    DISCLOSURES,
+    Association,
+    aggregate_strengths,
+    centre_ranks,
+    derive,
+    measure_strength,
+    merge_small_groups,
+    rank_bound,
+)
 from vfsl.values import Aggregate
 
 PLAIN = Roles("B", ("A",), "K", "plain")
@@ -141,7 +142,7 @@ def between(x, y):
     """The measure of two columns by the code under test, from its derived columns."""
     one, two = (derive(column, CATEGORICAL if is_text(column) else NUMERIC) for column in (x, y))
     products = one.columns.T.astype(np.int64) @ two.columns.astype(np.int64)
-    return strength(products, one.profile, two.profile, len(x))
+    return measure_strength(products, one.profile, two.profile, len(x))
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -178,7 +179,7 @@ def test_perfect_association_is_one_and_none_is_zero():
 def test_ranks_are_scipys_doubled_and_centred(cells):
     column = pd.Series(cells, dtype="Int64")
     seen = column.notna().to_numpy()
-    ranks = centred_ranks(pd.factorize(column, sort=True)[0])
+    ranks = centre_ranks(pd.factorize(column, sort=True)[0])
     expected = np.zeros(len(cells))
     if seen.any():
         expected[seen] = 2 * rankdata(column[seen].to_numpy(dtype=float)) - (seen.sum() + 1)
@@ -191,7 +192,7 @@ def test_ranks_are_scipys_doubled_and_centred(cells):
 @settings(max_examples=60)
 def test_no_group_is_small(codes):
     codes = np.array(codes)
-    groups = merged_groups(codes)
+    groups = merge_small_groups(codes)
     sizes = np.bincount(groups)
     assert (sizes > 0).all()
     assert len(sizes) == 1 or sizes.min() >= 10
@@ -203,9 +204,9 @@ def test_no_group_is_small(codes):
 
 def test_small_groups_become_one_or_join_the_smallest():
     codes = np.repeat([0, 1, 2, 3], [30, 12, 6, 5])
-    assert np.bincount(merged_groups(codes)).tolist() == [30, 12, 11]
+    assert np.bincount(merge_small_groups(codes)).tolist() == [30, 12, 11]
     codes = np.repeat([0, 1, 2, -1], [30, 12, 3, 2])
-    assert sorted(np.bincount(merged_groups(codes))) == [17, 30]
+    assert sorted(np.bincount(merge_small_groups(codes))) == [17, 30]
 
 
 def test_large_whole_numbers_are_not_taken_for_ties():
@@ -235,10 +236,10 @@ def test_many_rows_are_coarsened_by_a_public_rule():
 
 def test_aggregates():
     matrix = np.array([[0.2, 0.9], [0.8, 0.3], [0.5, 0.3]])
-    np.testing.assert_allclose(aggregated(matrix, "mean", 3), [0.5, 0.5])
-    np.testing.assert_allclose(aggregated(matrix, "max", 3), [0.8, 0.9])
-    np.testing.assert_allclose(aggregated(matrix, "top-k", 2), [0.65, 0.6])
-    np.testing.assert_allclose(aggregated(matrix, "top-k", 7), [0.5, 0.5])
+    np.testing.assert_allclose(aggregate_strengths(matrix, "mean", 3), [0.5, 0.5])
+    np.testing.assert_allclose(aggregate_strengths(matrix, "max", 3), [0.8, 0.9])
+    np.testing.assert_allclose(aggregate_strengths(matrix, "top-k", 2), [0.65, 0.6])
+    np.testing.assert_allclose(aggregate_strengths(matrix, "top-k", 7), [0.5, 0.5])
 
 
 # ---- between parties -----------------------------------------------------------------------------
@@ -293,7 +294,7 @@ def test_rows_in_several_messages_give_the_same(roles, same_order, monkeypatch):
     a, b = frames()
     whole = run(parts_of(a, b), roles=roles)
     same_order()
-    monkeypatch.setattr(association, "_BLOCK_CELLS", 300)
+    monkeypatch.setattr(association, "_CHUNK_CELLS", 300)
     transcript = Transcript()
     cut = run(parts_of(a, b), roles=roles, transcript=transcript)
     assert sum(entry.message == "derived columns" for entry in transcript.entries) > 3

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vfsl.errors import BoundExceeded
-from vfsl.estimators.descent import Block, Search, Terms, Width, encode
+from vfsl.estimators.descent import Block, RoundSums, Search, Width, encode
 
 
 def solve(blocks, targets, *, weights=None, rounds=60, tolerance=1e-7):
@@ -129,8 +129,8 @@ def test_width_keeps_sums_within_the_plaintext_space(rows, weighted, products):
 def test_step_is_the_minimum_along_the_direction():
     """One variable by hand: f = ½·4w² − 4w, M = 2, from w = 0: g = −4, p = 2, Ap = 8."""
     search = Search(np.array([(-4.0) * (-4.0) / 2]), 1e-7)
-    terms = Terms(curvature=[2 * 8.0], overlap=[8.0 * (-2.0)], spread=[8.0 * 8 / 2])
-    step = search.step([Terms(*map(np.array, terms))])
+    terms = RoundSums(curvature=[2 * 8.0], overlap=[8.0 * (-2.0)], spread=[8.0 * 8 / 2])
+    step = search.step([RoundSums(*map(np.array, terms))])
     assert step.length[0] * 2 == pytest.approx(1.0)  # the minimum is at w = 1
     assert search.decrease[0] == pytest.approx(2.0)  # f(0) − f(1)
     assert search.gain[0] == pytest.approx(0.0)
@@ -139,7 +139,7 @@ def test_step_is_the_minimum_along_the_direction():
 
 def test_no_curvature_ends_the_descent():
     search = Search(np.array([1.0]), 1e-7)
-    search.step([Terms(*np.zeros((3, 1)))])
+    search.step([RoundSums(*np.zeros((3, 1)))])
     assert search.reasons == ["precision"]
 
 
@@ -149,7 +149,7 @@ def test_where_rounding_shows_the_search_begins_anew_and_then_gives_up():
     search.gain = search._best = np.array([1e-12])
     for number in range(1, 11):
         gain = search.gain
-        step = search.step([Terms(gain, 0.0 * gain, 0.05 * gain)])  # the gain grows by 5 %
+        step = search.step([RoundSums(gain, 0.0 * gain, 0.05 * gain)])  # the gain grows by 5 %
         assert step.turn[0] == step.best[0] == 0.0
         assert search.reasons == (["precision"] if number == 10 else [None])
 
@@ -158,7 +158,7 @@ def test_a_gain_that_grows_far_above_the_precision_is_no_reason_to_stop():
     search = Search(np.array([1.0]), 1e-7)
     search.gain = search._best = np.array([1e-3])
     for _ in range(5):
-        step = search.step([Terms(np.array([1e-3]), np.array([1e-4]), np.array([1e-4]))])
+        step = search.step([RoundSums(np.array([1e-3]), np.array([1e-4]), np.array([1e-4]))])
         assert step.turn[0] > 0
     assert search.reasons == [None]
 
@@ -177,7 +177,7 @@ def test_a_case_whose_gain_once_grew_before_it_fell():
 def test_a_finished_model_stays_where_it_is():
     search = Search(np.array([1.0, 1.0]), 1e-7)
     search.reasons[0] = "converged"
-    step = search.step([Terms(np.ones(2), -np.ones(2), np.ones(2))])
+    step = search.step([RoundSums(np.ones(2), -np.ones(2), np.ones(2))])
     assert step.length.tolist() == [0.0, 1.0]
     assert not step.turn[0]
 

@@ -4,7 +4,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from linear_cases import (
+from sklearn.linear_model import LinearRegression as PooledLeastSquares
+from sklearn.linear_model import LogisticRegression as PooledLogistic
+from sklearn.linear_model import Ridge
+from sklearn.metrics import roc_auc_score
+
+from tests.estimators.linear_cases import (
     BFV,
     EXACT,
     PAILLIER,
@@ -18,17 +23,12 @@ from linear_cases import (
     tables,
     train,
 )
-from sklearn.linear_model import LinearRegression as PooledLeastSquares
-from sklearn.linear_model import LogisticRegression as PooledLogistic
-from sklearn.linear_model import Ridge
-from sklearn.metrics import roc_auc_score
-
 from vfsl.channel import run_together
 from vfsl.data import PartyTable
 from vfsl.errors import BoundExceeded, ConfigError, DataError
 from vfsl.estimators import LinearRegression, LogisticRegression, Roles
 from vfsl.estimators.linear import touching_quadratic
-from vfsl.estimators.privacy import Rarest, find_rarest_class, rarest_number
+from vfsl.estimators.privacy import Rarest, find_rarest_class, find_rarest_number
 
 # ---- lossless ------------------------------------------------------------------------------------
 
@@ -283,9 +283,9 @@ def test_each_class_counts_against_the_rest_and_each_model_by_its_rows():
 
 def test_rare_numbers_are_those_that_are_not_the_most_frequent():
     values = np.column_stack([np.arange(40.0), np.repeat([0.0, 1.0, 2.0], [33, 4, 3])])
-    assert rarest_number(values, np.ones((40, 2))).rows == 7
-    assert rarest_number(values[:, :1], np.ones((40, 1))).rows == 39
-    assert rarest_number(np.zeros((40, 1)), np.ones((40, 1))).rows == 40  # nothing is rare
+    assert find_rarest_number(values, np.ones((40, 2))).rows == 7
+    assert find_rarest_number(values[:, :1], np.ones((40, 1))).rows == 39
+    assert find_rarest_number(np.zeros((40, 1)), np.ones((40, 1))).rows == 40  # nothing is rare
 
 
 def test_too_few_labels_are_refused():
@@ -388,7 +388,7 @@ def test_bad_row_weights(bad):
 )
 def test_parameters_are_checked(kind, name, value):
     with pytest.raises(ConfigError, match=f"The {name} parameter of {kind.__name__}"):
-        kind(**{name: value})._check()
+        kind(**{name: value}).check()
 
 
 def test_one_party_cannot_play_two_roles():

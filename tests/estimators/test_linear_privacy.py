@@ -2,19 +2,19 @@
 
 import numpy as np
 import pytest
-from linear_cases import PAILLIER, PLAIN, classes, parts_of, scores, tables, train
 
+from tests.estimators.linear_cases import PAILLIER, PLAIN, classes, parts_of, scores, tables, train
 from vfsl.channel import Transcript, wire
-from vfsl.crypto import scheme
+from vfsl.crypto import make_scheme
 from vfsl.data import PartyTable
 from vfsl.errors import ProtocolError
 from vfsl.estimators import (
     LinearRegression,
     LogisticRegression,
     Roles,
+    exchange,
     least_squares,
-    linear_model,
-    totals,
+    linear,
 )
 from vfsl.estimators.exchange import SCORE_BITS, load_array
 
@@ -127,7 +127,7 @@ def test_feature_holders_add_the_noise_of_a_look_themselves():
 def test_every_message_has_its_declared_kind():
     made, target = tables()
     transcript = views(made, target)
-    declared = linear_model.DISCLOSURES | totals.DISCLOSURES | least_squares.DISCLOSURES
+    declared = linear.DISCLOSURES | exchange.TOTALS | least_squares.DISCLOSURES
     for entry in transcript.entries:
         assert entry.kind == getattr(declared[entry.message].type, "kind", "plain")
     raw = {(e.sender, e.receiver, e.message) for e in transcript.entries if e.kind == "plain"}
@@ -186,7 +186,7 @@ def test_the_key_holder_opens_uniform_values(roles):
 
 
 def test_a_ciphertext_of_another_shape_names_its_sender():
-    public, _ = scheme("plain").generate()
+    public, _ = make_scheme("plain").generate()
     value = public.encrypt(np.arange(3)).to_wire()
     with pytest.raises(ProtocolError, match="'B' sent"):
         load_array(public, value, "B", (4,))

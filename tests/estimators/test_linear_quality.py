@@ -8,7 +8,8 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
 
 import vfsl
-from vfsl.data import available, halves, load
+from vfsl.data import halves
+from vfsl.datasets import available, load
 
 SEEDS = range(10)
 

@@ -2,8 +2,17 @@
 
 import numpy as np
 import pytest
-from linear_cases import BFV, PAILLIER, PLAIN, classes, fitted, parts_of, tables, train
 
+from tests.estimators.linear_cases import (
+    BFV,
+    PAILLIER,
+    PLAIN,
+    classes,
+    fitted,
+    parts_of,
+    tables,
+    train,
+)
 from vfsl.channel import Transcript
 from vfsl.errors import BoundExceeded, ConfigError, DataError
 from vfsl.estimators import LinearRegression, LogisticRegression, Roles
@@ -69,7 +78,7 @@ def test_what_it_cannot_do_is_refused():
     made, target = tables()
     with pytest.raises(ConfigError, match="refine=0"):
         train(LogisticRegression(solver="one-shot"), parts_of(made, classes(target)))
-    with pytest.raises(ConfigError, match="'rounds' or 'one-shot'"):
+    with pytest.raises(ConfigError, match="one of 'rounds', 'one-shot'"):
         train(LinearRegression(solver="magic"), parts_of(made, target))
     weighted = parts_of(made, target, weights=np.linspace(1, 2, 240))
     with pytest.raises(DataError, match="equal row weights"):

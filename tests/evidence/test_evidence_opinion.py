@@ -1,4 +1,4 @@
-"""The laws of opinions, their fusion and the loss, in numpy and in torch."""
+"""The laws of opinions, their fusion and the loss, in numpy and in torch; trust in parties."""
 
 import numpy as np
 import pytest
@@ -10,14 +10,17 @@ from vfsl.errors import ConfigError
 from vfsl.evidence.opinion import (
     FUSIONS,
     Opinion,
+    choose_trust,
     conflict,
-    dirichlet,
     discount,
     evidence_of,
+    first_trust,
     fuse,
     fuse_two,
+    known_fraction,
     losses,
     opinion_of,
+    plausibility,
     probability,
 )
 
@@ -96,8 +99,8 @@ def test_three_opinions_depend_on_the_order_unless_fused_symmetrically():
 @given(evidences(3), st.sampled_from(FUSIONS))
 def test_probability_is_the_mean_of_the_dirichlet(evidence, how):
     fused = fuse(opinions_of(evidence), how)
-    alpha = dirichlet(fused)
     classes = evidence.shape[2]
+    alpha = fused.belief * (classes / fused.uncertainty)[:, None] + 1  # b S + 1 with S = K / u
     assert probability(fused) == pytest.approx(alpha / alpha.sum(axis=1, keepdims=True), rel=1e-9)
     # Σ_k y_k (log S − log α_k), the loss as the paper writes it, with S = K / u.
     literal = np.log(classes / fused.uncertainty) - np.log(alpha[:, 0])
@@ -168,3 +171,57 @@ def test_extreme_evidence_keeps_loss_and_gradient_finite():
     loss.backward()
     assert torch.isfinite(loss)
     assert torch.isfinite(logits.grad).all()
+
+
+# ---- trust ---------------------------------------------------------------------------------------
+
+
+def _opinions(labels, right, rng, strength=8.0, classes=3):
+    """Opinions of a party that is right about that fraction of rows."""
+    said = np.where(rng.random(len(labels)) < right, labels, rng.integers(0, classes, len(labels)))
+    return opinion_of(strength * np.eye(classes)[said])
+
+
+def test_a_party_that_hurts_is_discounted_and_one_that_helps_is_not():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 300)
+    good, also = _opinions(labels, 0.9, rng), _opinions(labels, 0.85, rng)
+    noise = _opinions(labels, 0.0, rng)
+    assert choose_trust([good, also], labels) == [1.0, 1.0]
+    trust = choose_trust([good, noise], labels)
+    assert trust[0] == 1.0
+    assert trust[1] <= 0.25
+    turned = choose_trust([noise, good], labels)
+    assert turned[1] == 1.0
+    assert turned[0] <= 0.25
+    four = choose_trust([good, noise, also, noise], labels)
+    assert four[0] == 1.0
+    assert max(four[1], four[3]) < four[2]
+
+
+def test_trust_in_another_party_must_be_earned_by_more_than_a_few_rows():
+    rng = np.random.default_rng(0)
+    labels = np.array([0, 1])
+    trust = choose_trust([_opinions(labels, 1.0, rng), _opinions(labels, 1.0, rng)], labels)
+    assert trust == [1.0, 0.5]
+
+
+def test_trust_begins_with_what_a_party_knows_alone():
+    labels = np.array([0, 1])
+    # b = (1/2, 0), u = 1/2: plausible 1 against 1/2, and 4/5 against 1/5 at temperature 1/2.
+    said = opinion_of(np.array([[2.0, 0.0], [0.0, 2.0]]))
+    fraction = 1 - np.log(5 / 4) / np.log(2)
+    assert known_fraction(said, labels) == pytest.approx(fraction)
+    silent = opinion_of(np.zeros((2, 2)))
+    assert known_fraction(silent, labels) == pytest.approx(0)
+    assert known_fraction(said, labels[::-1]) == 0
+    # Two rows of the twelve that count: a sixth of twice the fraction beyond a quarter.
+    begin = first_trust([silent, said, silent], labels)
+    assert begin == pytest.approx([1.0, 0.25 + fraction / 3, 0.25])
+
+
+def test_plausibility_by_hand():
+    # b = (1/2, 0), u = 1/2 and b = (0, 1/3), u = 2/3: plausible 1·2/3 against 1/2·1.
+    said = [opinion_of(np.array([[2.0, 0.0]])), opinion_of(np.array([[0.0, 1.0]]))]
+    assert plausibility(said, [1.0, 1.0])[0] == pytest.approx([4 / 7, 3 / 7])
+    assert plausibility(said, [1.0, 0.0])[0] == pytest.approx([2 / 3, 1 / 3])

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from vfsl.channel import run_together
-from vfsl.errors import ChannelError, ProtocolError
-from vfsl.evidence import RISA, protocol
+from vfsl.errors import ChannelError, ProtocolError, StoreError
+from vfsl.evidence import RISA
 from vfsl.evidence.opinion import evidence_of, fuse, losses, opinion_of
-from vfsl.evidence.rows import Universe, deal, whole_parts
+from vfsl.evidence.rows import Universe, deal
+from vfsl.lead import Leader
+from vfsl.store import Checkpoints
 
 torch = pytest.importorskip("torch")
 
@@ -22,15 +24,18 @@ def weights(share):
     return json.dumps(share.state["weights"], sort_keys=True)
 
 
-def one_process(risa, parts, fed):
-    """The same training as one graph: every party's network under one loss, one backward pass."""
-    from vfsl.evidence.columns import MixedColumns
-    from vfsl.evidence.encoders import build_network, mean_row, recipe_for
-    from vfsl.evidence.member import as_inputs
+def one_process(risa, fed, label):
+    """The same training as one graph: every party's network under one loss, one backward pass.
 
+    The federation must be as it was before training: draws are not repeated.
+    """
+    from vfsl.evidence.encoders import MixedColumns, recipe_for
+    from vfsl.evidence.networks import as_inputs, build_network, mean_row
+
+    parts = fed.parts(label)
     parts = {party: parts[party] for party in risa.shares_["A"].state["parties"]}
-    settings = risa._course("A")
-    switches, learning = settings.switches, settings.learning
+    course = risa._course("A")
+    switches, learning = course.switches, course.learning
     networks, inputs, fills, rngs = {}, {}, {}, {}
     for party, part in parts.items():
         rngs[party] = fed.private_rng(party, "RISA")
@@ -41,9 +46,9 @@ def one_process(risa, parts, fed):
         inputs[party] = as_inputs(columns.arrays(table))
         fills[party] = mean_row(inputs[party].take(np.arange(len(part.rows))), columns.levels)
     universe = Universe(
-        tuple(parts), len(parts["A"].rows), {party: len(part.own) for party, part in parts.items()}
+        tuple(parts), len(parts["A"].rows), {party: len(part.rest) for party, part in parts.items()}
     )
-    labels = np.concatenate([parts["A"].target, parts["A"].own_target]).astype(np.int64)
+    labels = np.concatenate([parts["A"].target, parts["A"].rest_target]).astype(np.int64)
     optimisers = {
         party: torch.optim.AdamW(network.parameters(), weight_decay=learning.weight_decay)
         for party, network in networks.items()
@@ -80,12 +85,10 @@ def one_process(risa, parts, fed):
 @pytest.mark.parametrize("parties", [("A", "B"), ("A", "B", "C")], ids=["two", "three"])
 def test_the_channel_changes_nothing(cases, variant, parties):
     made = cases.frames(parties=parties)
-    fed = cases.federation(made)
-    risa = RISA(variant=variant, switches=PLAIN | {"removal": "none"}, epochs=3, batch_size=32).fit(
-        fed, cases.label
-    )
-    networks = one_process(risa, whole_parts(fed, cases.label), fed)
-    from vfsl.evidence.member import restore_weights
+    risa = RISA(variant=variant, switches=PLAIN | {"removal": "none"}, epochs=3, batch_size=32)
+    risa.fit(cases.federation(made), cases.label)
+    networks = one_process(risa, cases.federation(made), cases.label)
+    from vfsl.evidence.networks import restore_weights
 
     for party, network in networks.items():
         expected = {name: value.clone() for name, value in network.state_dict().items()}
@@ -128,9 +131,12 @@ def test_only_declared_messages_cross_and_no_column_does(cases):
     RISA(epochs=2, self_steps=10, switches={"discount": False}).fit(fed, cases.label)
     flows = {(flow.sender, flow.message) for flow in fed.transcript.flows("train risa")}
     assert flows == {
-        ("B", "presence"),
-        ("A", "terms"),
-        ("A", "task"),
+        ("B", "own rows"),
+        ("A", "classes"),
+        ("B", "kept"),
+        ("A", "resume"),
+        ("A", "order"),
+        ("A", "rows"),
         ("B", "scores"),
         ("B", "evidence"),
         ("A", "gradient of scores"),
@@ -166,29 +172,28 @@ class _Crash(Exception):
 def test_an_unfinished_training_goes_on_from_its_checkpoints(cases, tmp_path):
     made = cases.frames()
 
-    def fitted(folder, stop_at=None):
+    def fitted(folder, stop_at=None, **changes):
         def listen(event):
-            if event["epoch"] == stop_at:
+            if event.stage == f"epoch {stop_at}":
                 raise _Crash
 
         folders = {party: tmp_path / folder / party for party in made}
-        risa = RISA(
-            epochs=6,
-            batch_size=32,
-            self_steps=10,
-            checkpoints=folders,
-            checkpoint_every=2,
-            on_event=listen,
-        )
-        return risa.fit(cases.federation(made), cases.label)
+        risa = RISA(epochs=6, batch_size=32, self_steps=10, checkpoint_every=2, **changes)
+        return risa.fit(cases.federation(made), cases.label, state=folders, on_event=listen)
 
     whole = fitted("whole")
     with pytest.raises(_Crash):
         fitted("broken", stop_at=5)
-    assert sorted(path.name for path in (tmp_path / "broken" / "B").iterdir()) == [
-        "risa-000002.npz",
-        "risa-000004.npz",
+    assert sorted(
+        path.name for path in (tmp_path / "broken" / "B" / "risa" / "epochs").iterdir()
+    ) == [
+        "epoch-2.json",
+        "epoch-2.npz",
+        "epoch-4.json",
+        "epoch-4.npz",
     ]
+    with pytest.raises(StoreError, match="was kept by another job"):
+        fitted("broken", learning_rate=0.1)
     resumed = fitted("broken")
     for party in made:
         assert weights(whole.shares_[party]) == weights(resumed.shares_[party])
@@ -196,36 +201,48 @@ def test_an_unfinished_training_goes_on_from_its_checkpoints(cases, tmp_path):
     assert whole.shares_["A"].rounds == resumed.shares_["A"].rounds
 
 
-def _serve(channel, task):
-    """Passive party with one network, asked for one thing."""
-    from vfsl.evidence.columns import Arrays
-    from vfsl.evidence.member import Learning, Member, as_inputs
-    from vfsl.evidence.networks import NumbersOnly
+def _obey(channel):
+    """Passive party with one network."""
+    from vfsl.evidence import protocol
+    from vfsl.evidence.encoders import Arrays
+    from vfsl.evidence.networks import Learning, Member, NumbersOnly, as_inputs
 
     inputs = as_inputs(Arrays(np.zeros((4, 2), np.float32), np.zeros((4, 0), np.int64)))
     network = NumbersOnly(torch.nn.Linear(2, 2))
     member = Member(network, inputs, 2, (), "exp", Learning())
-    protocol.serve(channel.within("risa", protocol.DISCLOSURES), "A", {"evidence": member})
+    channel = channel.within("risa", protocol.DISCLOSURES)
+    protocol.obey_orders(channel, "A", {"evidence": member}, Checkpoints(None))
 
 
-def _ask(channel, task):
-    channel.within("risa", protocol.DISCLOSURES).send("B", "task", task)
+def _order(channel, order, rows):
+    """Label holder that orders one thing."""
+    from vfsl.evidence import protocol
+
+    here = Leader(channel.within("risa", protocol.DISCLOSURES), ["B"]).order(**order)
+    if rows is not None:
+        here.send("B", "rows", rows)
+
+
+def _rows(rows, ends):
+    return {"rows": np.array(rows, np.int64), "ends": np.array(ends, np.int64)}
+
+
+ANSWER = {"do": "answer", "stage": "evidence"}
 
 
 @pytest.mark.parametrize(
-    ("task", "says"),
+    ("order", "rows", "says"),
     [
-        ({"do": "dance"}, "does not know"),
-        ({"do": "answer", "stage": "nothing", "rows": np.zeros(1, np.int64)}, "does not know"),
-        ({"do": "answer", "stage": "evidence", "rows": np.array([4])}, "not among the 4"),
-        ({"do": "answer", "stage": "evidence", "rows": [0]}, "expected an array"),
-        (
-            {"do": "train", "stage": "evidence", "rows": np.arange(3), "ends": np.array([2])},
-            "do not fit",
-        ),
+        ({"do": "dance"}, None, "does not know"),
+        ({"do": "answer", "stage": "nothing"}, None, "does not know"),
+        ({"do": "train", "stage": "evidence", "rate": "fast"}, None, "does not know"),
+        ({"do": "keep", "epoch": "last"}, None, "does not know"),
+        (ANSWER, _rows([4], [1]), "not among the 4"),
+        (ANSWER, {"rows": [0], "ends": np.array([1])}, "expected an array"),
+        ({**ANSWER, "do": "train"}, _rows([0, 1, 2], [2]), "do not fit"),
     ],
 )
-def test_wrong_tasks_are_refused(task, says):
-    roles = {"A": partial(_ask, task=task), "B": partial(_serve, task=task)}
+def test_wrong_orders_are_refused(order, rows, says):
+    roles = {"A": partial(_order, order=order, rows=rows), "B": _obey}
     with pytest.raises((ProtocolError, ChannelError), match=says):
         run_together(roles)

@@ -4,16 +4,20 @@ import json
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 import pytest
 
+import vfsl
 import vfsl.align
 import vfsl.evidence
+from vfsl.channel import run_together
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators import ModelShare
 from vfsl.evidence import CNN, RISA
-from vfsl.evidence.switches import Switches
+from vfsl.evidence.switches import PAPER, Switches, switches_of
+from vfsl.progress import Event
 
 torch = pytest.importorskip("torch")
 SHORT = {"epochs": 6, "batch_size": 32, "self_steps": 40}
@@ -148,6 +152,13 @@ def test_ablations_switch_parts_off(cases):
     assert rows == {"none": 60, "IMP": 160, "IMP + ST": 260, "all": 260}
 
 
+def test_sizes_of_the_default_network_are_parameters(cases):
+    fed = cases.federation()
+    sized = RISA(hidden=[8], embedding=2, **SHORT).fit(fed, cases.label)
+    recipe = RISA(encoder=vfsl.evidence.MLP((8,), 2), **SHORT).fit(cases.federation(), cases.label)
+    assert sized.shares_ == recipe.shares_
+
+
 def test_three_parties_and_a_network_of_ones_own(cases):
     made = cases.frames(parties=("A", "B", "C"), classes=3)
     fed = cases.federation(made)
@@ -169,20 +180,71 @@ def test_without_a_row_to_judge_by_others_have_a_quarter_of_the_trust(cases):
 
 def test_progress_is_told(cases):
     heard = []
-    RISA(on_event=heard.append, **SHORT).fit(cases.federation(), cases.label)
-    assert [event["epoch"] for event in heard] == [1, 2, 3, 4, 5, 6]
-    assert {"loss", "rows", "uncertainty", "epochs"} <= set(heard[0])
+    fed = cases.federation()
+    RISA(**SHORT).fit(fed, cases.label, on_event=heard.append)
+    epochs = [event for event in heard if event.stage.startswith("epoch")]
+    assert epochs == [Event("train risa", f"epoch {n}", n, 6) for n in range(1, 7)]
+    assert (heard[0].stage, heard[-1].stage) == ("start", "end")
+    assert {"loss", "rows", "uncertainty"} <= set(fed.record.steps[-1].rounds[0])
 
 
 def test_parties_divide_the_threads_of_the_machine(cases):
     before, seen = torch.get_num_threads(), set()
     torch.set_num_threads(4)
     try:
-        risa = RISA(on_event=lambda _: seen.add(torch.get_num_threads()), **SHORT)
-        risa.fit(cases.federation(), cases.label)
+
+        def listen(event):
+            if event.stage.startswith("epoch"):
+                seen.add(torch.get_num_threads())
+
+        RISA(**SHORT).fit(cases.federation(), cases.label, on_event=listen)
         assert (seen, torch.get_num_threads()) == ({2}, 4)
     finally:
         torch.set_num_threads(before)
+
+
+def test_each_party_plays_its_side_from_its_own_site_alone(cases):
+    """What deployments do: no federation, no other party's table, any thread number."""
+    made = cases.frames()
+    fed = cases.federation(made)
+    risa = RISA(**SHORT).fit(fed, cases.label)
+    alone = cases.federation(made).sites
+    model = RISA(**SHORT)
+    players = {
+        party: partial(_play, partial(model.learn, site, label=cases.label))
+        for party, site in alone.items()
+    }
+    shares = run_together(players, sealed=True)
+    assert shares["K"] is None  # the key holder has no part in it
+    assert shares["B"] == risa.shares_["B"]
+    assert [outcome.name for outcome in alone["B"].outcomes] == ["train risa"]
+    assert not alone["B"].outcomes[0].metrics  # trust and pseudo labels are the label holder's
+    assert set(alone["A"].outcomes[0].metrics) >= {"left", "pseudo labels", "trust in B"}
+    players = {
+        party: partial(_play, partial(model.answer, site, label=cases.label, share=shares[party]))
+        for party, site in alone.items()
+    }
+    opinions = run_together(players, sealed=True)
+    assert (opinions["B"], opinions["K"]) == (None, None)
+    assert np.array_equal(opinions["A"], risa.decision_function(fed))
+
+
+def _play(side, channel):
+    return side(channel=channel)
+
+
+def test_a_party_that_was_not_aligned_sends_nothing(cases):
+    made = cases.frames(parties=("A", "B", "C"))
+    fed = vfsl.simulate(made, labels={"A": "y"}, seed=0)
+    fed.plan = cases.plan_for({party: made[party] for party in "AB"}, 60)
+    shares = fed.play(partial(RISA(**SHORT).learn, label=cases.label))
+    assert [party for party, share in shares.items() if share is None] == ["C", "K"]
+    assert {entry.sender for entry in fed.transcript.entries} == {"A", "B"}
+
+
+def test_row_weights_are_refused(cases):
+    with pytest.raises(ConfigError, match="RISA takes no row weights"):
+        RISA(**SHORT).fit(cases.federation(), cases.label, np.ones(60))
 
 
 def test_refusals_are_one_sentence(cases, fitted):
@@ -193,11 +255,14 @@ def test_refusals_are_one_sentence(cases, fitted):
         risa.predict_proba(fed, rows="some")
     with pytest.raises(ConfigError, match=r"offline parameter of RISA .* Got 'A' instead"):
         risa.predict_proba(fed, offline=["A"])
-    for name, value in {"epochs": 0, "tau_p": 2.0, "tau_0": 0.0, "evidence": "tanh"}.items():
+    wrong = {"epochs": 0, "tau_p": 2.0, "tau_0": 0.0, "evidence": "tanh", "hidden": (8, 0)}
+    for name, value in {**wrong, "variant": "best", "embedding": 0, "switches": 3}.items():
         with pytest.raises(ConfigError, match=f"The {name} parameter of RISA"):
             RISA(**{name: value}).fit(fed, cases.label)
     with pytest.raises(ConfigError, match="The learning_rate parameter of RISA"):
         RISA(learning_rate=0).fit(fed, cases.label)
+    with pytest.raises(ConfigError, match="The hidden parameter of RISA must name at least one"):
+        RISA(hidden=()).fit(fed, cases.label)
     with pytest.raises(DataError, match="must be a numeric pixel for a CNN"):
         RISA(encoder=CNN((28, 14))).fit(fed, cases.label)
 
@@ -231,9 +296,9 @@ def test_a_new_class_at_scoring_is_one_sentence(cases, fitted):
 
 def test_without_torch_everything_imports_and_fitting_says_so():
     code = (
-        "import sys, vfsl.evidence, vfsl.evidence.deep\n"
+        "import sys, vfsl.evidence\n"
         "assert 'torch' not in sys.modules\n"
-        "vfsl.evidence.deep.find_spec = lambda name: None\n"
+        "vfsl.evidence.risa.find_spec = lambda name: None\n"
         "try: vfsl.evidence.RISA().fit(None, ('A', 'y'))\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
@@ -244,5 +309,12 @@ def test_without_torch_everything_imports_and_fitting_says_so():
     )
 
 
-def test_the_default_switches_are_the_paper():
-    assert Switches() == vfsl.evidence.PAPER
+def test_switches_are_named_and_checked():
+    assert switches_of("paper", None) == PAPER == Switches()
+    assert switches_of("plus", {"self_train": False}).self_train is False
+    with pytest.raises(ConfigError, match="switches parameter of RISA must name some of impute"):
+        switches_of("plus", {"self_trian": False})
+    with pytest.raises(ConfigError, match="variant parameter of RISA"):
+        switches_of("best", None)
+    with pytest.raises(ConfigError, match="absent parameter of RISA's switches must be one of"):
+        switches_of("plus", {"absent": "zero"})

@@ -8,7 +8,8 @@ import pytest
 import vfsl
 from vfsl.data import make_parties
 from vfsl.errors import ConfigError, StoreError
-from vfsl.evidence import MLP, RISA, load_risa, save_risa
+from vfsl.estimators import load_model, save_model
+from vfsl.evidence import MLP, RISA
 
 torch = pytest.importorskip("torch")
 
@@ -26,8 +27,8 @@ def fitted():
 
 def test_it_answers_as_before(fitted, tmp_path):
     fed, model = fitted
-    save_risa(model, tmp_path)
-    again = load_risa(tmp_path)
+    save_model(model, tmp_path)
+    again = load_model(tmp_path)
     assert again.label_ == model.label_
     assert again.encoder == {"A": MLP(hidden=(8,), embedding=2), "B": MLP()}
     for rows in ("overlap", "all"):
@@ -39,9 +40,21 @@ def test_it_answers_as_before(fitted, tmp_path):
     )
 
 
+def test_files_of_older_versions_still_load(fitted, tmp_path):
+    """They had the recipes of networks beside the settings, and sizes of networks only there."""
+    fed, model = fitted
+    save_model(model, tmp_path)
+    page = json.loads((tmp_path / "model.json").read_text())
+    page["encoders"] = page["settings"].pop("encoder")
+    for name in ("hidden", "embedding"):
+        del page["settings"][name]
+    (tmp_path / "model.json").write_text(json.dumps(page))
+    np.testing.assert_array_equal(load_model(tmp_path).predict(fed), model.predict(fed))
+
+
 def test_each_share_is_in_its_own_folder(fitted, tmp_path):
     fed, model = fitted
-    save_risa(model, tmp_path, "model-3")
+    save_model(model, tmp_path, "model-3")
     names = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
     assert names == [
         "model-3.json",
@@ -57,22 +70,23 @@ def test_each_share_is_in_its_own_folder(fitted, tmp_path):
 def test_what_cannot_be_saved_or_loaded_is_one_sentence(fitted, tmp_path):
     _, model = fitted
     with pytest.raises(ConfigError, match="not fitted"):
-        save_risa(RISA(), tmp_path)
+        save_model(RISA(), tmp_path)
     own = RISA(encoder=torch.nn.Linear(3, 2))
     own.shares_, own.label_ = model.shares_, model.label_
     with pytest.raises(ConfigError, match="torch module of your own"):
-        save_risa(own, tmp_path)
+        save_model(own, tmp_path)
     assert not list(tmp_path.iterdir())
     with pytest.raises(StoreError, match="does not exist"):
-        load_risa(tmp_path)
-    save_risa(model, tmp_path)
+        load_model(tmp_path)
+    save_model(model, tmp_path)
     page = json.loads((tmp_path / "model.json").read_text())
     for change, words in (
         ({"format": 99}, "has format 99"),
-        ({"model": "xgb"}, "is a saved 'xgb'"),
+        ({"model": "xgb"}, "not a saved model"),
         ({"settings": {"epoch": 3}}, "not a saved model"),
-        ({"encoders": {}}, "not a saved model"),
+        ({"settings": {**page["settings"], "encoder": "cnn"}}, "not a saved model"),
+        ({"settings": {**page["settings"], "encoder": {"A": {"kind": "?"}}}}, "not a saved model"),
     ):
         (tmp_path / "model.json").write_text(json.dumps(page | change))
         with pytest.raises(StoreError, match=words):
-            load_risa(tmp_path)
+            load_model(tmp_path)

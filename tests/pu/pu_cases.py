@@ -8,7 +8,7 @@ import pandas as pd
 
 from vfsl.align import RowPlan, RowShare
 from vfsl.data import PartyTable
-from vfsl.estimators import ModelShare
+from vfsl.estimators import Estimator, ModelShare
 from vfsl.federation import Federation
 from vfsl.values import Aggregate, Disclosure
 
@@ -46,14 +46,16 @@ def federation(frames, known, scheme="plain", **how):
 
 
 @dataclass
-class Centroids:
+class Centroids(Estimator):
     """A stand-in for trees: weighted class means; the label holder knows all training scores."""
 
-    name: ClassVar[str] = "centroids"
-    scores_are: ClassVar[str] = "logit"
+    name = "centroids"
+    predicts = "classes"
+    scores_are = "logit"
+    knows_training_scores = True
     DISCLOSURES: ClassVar = {"columns": Disclosure(Aggregate, "all columns: a test")}
 
-    def train(self, channel, part, *, roles, rng=None):
+    def train(self, channel, part, *, roles, rng=None, kept=None):
         columns = self._columns(channel, part, roles)
         if columns is None:
             return None if part is None else ModelShare(channel.me, self.name, {})
@@ -66,9 +68,6 @@ class Centroids:
     def score_rows(self, channel, part, share, *, roles):
         columns = self._columns(channel, part, roles)
         return None if columns is None else self._scores(columns, share.state["slopes"])
-
-    def training_scores(self, share):
-        return share.scores
 
     def _columns(self, channel, part, roles):
         channel = channel.within(self.name, self.DISCLOSURES)

@@ -7,28 +7,25 @@ import pandas as pd
 import pytest
 
 from vfsl.channel import run_together
+from vfsl.draws import PrivateSeed
 from vfsl.errors import ProtocolError
-from vfsl.parts import Roles
-from vfsl.pu import deliver
+from vfsl.pu.deliver import DISCLOSURES, deliver_side
+from vfsl.site import Site, Standing, Terms
 
-ROLES = Roles("C", ("B",), "K", "plain")
+
+def side(party, **own):
+    """A party's side of a delivery from C to A, to which B and C agree."""
+    terms, standing = Terms(("A", "B", "C"), scheme="plain"), Standing(aligned=("B", "C"))
+    site = Site(party, terms, PrivateSeed.of_simulation(party, 0), standing=standing)
+    return partial(deliver_side, site, positives="A", label_holder="C", consent=("B", "C"), **own)
 
 
 def delivered(ids):
     reliable = pd.Series(np.linspace(1, 0, len(ids)), index=pd.Index(ids, dtype=object))
-    return run_together(
-        {
-            "A": partial(deliver.deliver_positive_holder, roles=ROLES),
-            "B": partial(deliver.deliver_feature_holder, roles=ROLES, agrees=True),
-            "C": partial(
-                deliver.deliver_label_holder,
-                roles=ROLES,
-                receiver="A",
-                reliable=reliable,
-                agrees=True,
-            ),
-        }
-    )["A"]
+    sides = {"A": side("A"), "B": side("B"), "C": side("C", reliable=reliable), "K": side("K")}
+    results = run_together(sides)
+    assert [results[party] for party in "BCK"] == [None] * 3
+    return results["A"]
 
 
 @pytest.mark.parametrize(
@@ -61,10 +58,9 @@ def lengths(*numbers):
 )
 def test_what_is_not_a_list_of_ids_is_refused_and_names_its_sender(content, words):
     def label_holder(channel):
-        channel = channel.within("deliver", deliver.DISCLOSURES)
+        channel = channel.within("deliver", DISCLOSURES)
         channel.send("A", "reliable positives", content)
 
-    roles = {"A": partial(deliver.deliver_positive_holder, roles=ROLES), "C": label_holder}
     with pytest.raises(ProtocolError, match=words) as caught:
-        run_together(roles)
+        run_together({"A": side("A"), "C": label_holder})
     assert caught.value.party == "C"

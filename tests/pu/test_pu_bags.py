@@ -1,20 +1,24 @@
-"""Bags: exactly the sets of the seed, by property; folds, votes and means."""
+"""Bags: exactly the sets that are defined, by property; folds, votes, means and spies."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vfsl.errors import DataError
 from vfsl.pu.bags import (
-    bag_weights,
+    average_sums,
+    average_votes,
+    choose_spies,
     deal_folds,
     draw_negatives,
-    fold_weights,
+    find_negatives,
+    find_out_of_bag,
     make_batch,
-    mean_of_sums,
-    mean_votes,
-    on_scale_of,
-    out_of_bag,
+    match_scale,
+    weigh_bags,
+    weigh_fold,
+    weigh_sides,
 )
 
 
@@ -31,7 +35,7 @@ def sets(draw):
 
 @settings(max_examples=60, deadline=None)
 @given(sets(), st.integers(1, 6), st.integers(2, 4), st.integers(0, 5))
-def test_the_sets_of_the_seed(marked, bags, folds, seed):
+def test_the_sets_of_a_bag(marked, bags, folds, seed):
     known, promoted = marked
     positive, unlabelled = known | promoted, ~(known | promoted)
     folds = min(folds, int(known.sum()))
@@ -83,13 +87,13 @@ def test_draws_are_with_replacement_and_differ():
 def test_a_bag_by_hand():
     positive = np.array([True, False, False, False])
     draws = np.array([[0, 0], [2, 1], [0, 3], [0, 0]])
-    assert bag_weights(positive, draws).tolist() == [[1, 1], [2, 1], [0, 3], [0, 0]]
-    free = out_of_bag(~positive, draws)
+    assert weigh_bags(positive, draws).tolist() == [[1, 1], [2, 1], [0, 3], [0, 0]]
+    free = find_out_of_bag(~positive, draws)
     # Row 1 is in both bags, so both score it.
     assert free.tolist() == [[0, 0], [1, 1], [1, 0], [1, 1]]
-    means = mean_votes(np.array([[1.0, 2.0], [1.0, 2.0], [5.0, 9.0], [0.0, 4.0]]), free)
+    means = average_votes(np.array([[1.0, 2.0], [1.0, 2.0], [5.0, 9.0], [0.0, 4.0]]), free)
     np.testing.assert_array_equal(means, [np.nan, 1.5, 5.0, 2.0])
-    np.testing.assert_array_equal(mean_of_sums(np.array([0, 3, 5, 4.0]), free), means)
+    np.testing.assert_array_equal(average_sums(np.array([0, 3, 5, 4.0]), free), means)
 
 
 def test_the_preliminary_model_votes_only_for_rows_that_it_did_not_see():
@@ -122,12 +126,35 @@ def test_folds_are_even():
     assert (folds[:2] == -1).all()
     assert sorted(np.bincount(folds[2:])) == [2, 3, 3, 3]
     rng = np.random.default_rng(1)
-    weights = fold_weights(np.arange(13) < 5, np.arange(13) >= 5, folds, 0, rng)
+    weights = weigh_fold(np.arange(13) < 5, np.arange(13) >= 5, folds, 0, rng)
     assert (weights[folds == 0] == 0).all()
     assert weights[:5].sum() == weights[5:].sum()
 
 
 def test_scales_are_matched_by_rank():
     alone, mean = np.array([-4.0, 0.0, 8.0]), np.array([-1.0, 0.5, 2.0])
-    got = on_scale_of(np.array([0.0, 4.0, 99.0]), alone, mean)
+    got = match_scale(np.array([0.0, 4.0, 99.0]), alone, mean)
     assert got.tolist() == pytest.approx([0.5, 1.25, 2.0])
+
+
+def test_spies_are_a_fraction_and_never_all():
+    known = np.arange(40) < 20
+    spies = choose_spies(known, 0.15, np.random.default_rng(0))
+    assert spies.sum() == 3
+    assert not spies[20:].any()
+    assert choose_spies(known[:21], 1.0, np.random.default_rng(0)).sum() == 19
+    assert choose_spies(np.array([True, True, False]), 0.0, np.random.default_rng(0)).sum() == 1
+    weights = weigh_sides(known & ~spies, ~known | spies)
+    assert weights[known & ~spies].sum() == pytest.approx(weights[~known | spies].sum())
+
+
+def test_reliable_negatives_by_hand():
+    scores = np.array([9.0, 1.0, 2.0, 3.0, 0.5, 0.9, 1.5, 2.5])
+    spies = np.array([0, 1, 1, 1, 0, 0, 0, 0], dtype=bool)
+    unlabelled = np.array([0, 0, 0, 0, 1, 1, 1, 1], dtype=bool)
+    assert find_negatives(scores, unlabelled, spies, 0.0).tolist() == [False] * 4 + [1, 1, 0, 0]
+    assert find_negatives(scores, unlabelled, spies, 0.5).tolist() == [False] * 4 + [1, 1, 1, 0]
+    with pytest.raises(DataError, match=r"^0 unlabelled rows .* no reliable negatives"):
+        find_negatives(scores + 9.0 * unlabelled, unlabelled, spies, 0.0)
+    with pytest.raises(DataError, match=r"^1 unlabelled rows "):
+        find_negatives(scores + 0.2 * unlabelled, unlabelled, spies, 0.0)

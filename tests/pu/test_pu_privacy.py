@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from pu_cases import federation, people
 
+from tests.pu.pu_cases import federation, people
 from vfsl.pu import VFPU
 
 # Step lengths of the descent are sums over all rows and models; see docs/pu.md.

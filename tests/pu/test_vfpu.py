@@ -1,14 +1,16 @@
 """VFPU on small federations: against pooled references, encrypted, in all its forms."""
 
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pandas as pd
 import pytest
-from pu_cases import Centroids, federation, people
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
+from tests.pu.pu_cases import Centroids, federation, people
+from vfsl import registry
 from vfsl.channel import Transcript, wire
 from vfsl.crypto.bfv import BFV
 from vfsl.data import Encoder
@@ -16,12 +18,21 @@ from vfsl.draws import PrivateSeed
 from vfsl.errors import InputError
 from vfsl.estimators import LinearRegression, LogisticRegression
 from vfsl.estimators.trees import XGB
-from vfsl.pu import REASONS, VFPU, BagLogistic, Progress
-from vfsl.pu.bags import make_batch, mean_votes
-from vfsl.pu.bases import column_limits, cut_part
-from vfsl.pu.loop import checked_marks
+from vfsl.params import params_of
+from vfsl.progress import Event
+from vfsl.pu import REASONS, VFPU, BagLogistic
+from vfsl.pu.bags import average_votes, make_batch
+from vfsl.pu.bases import cut_part, find_limits
 
 FAST = {"rounds": 4, "folds": 4}
+
+
+class Forgetful(Centroids):
+    """It would need a score of each row and bag."""
+
+    knows_training_scores = False
+
+
 LR = BagLogistic(max_rounds=30)
 
 
@@ -38,11 +49,11 @@ def fitted(known=None, frames=None, scheme="plain", **how):
 
 def pooled_logits(frames, known, fed, l2=0.01, **sizes):
     """PU bagging of our own in one place: closed-form least squares on the same draws."""
-    parts = [cut_part(part, column_limits(part, 3.0)) for part in _parts(fed)]
+    parts = [cut_part(part, find_limits(part, 3.0)) for part in _parts(fed)]
     columns = [Encoder(missing="impute").fit_transform(part.table).matrix for part in parts]
     matrix = np.hstack(columns)
     matrix = np.column_stack([matrix - matrix.mean(axis=0), np.ones(len(matrix))])
-    # The same generators as the label holder's: words for pieces, then draws.
+    # The same generators as the label holder's: words for tasks, then draws.
     rng = PrivateSeed.of_simulation("C", fed.seed).rng("vfpu")
     rng.integers(0, 1 << 32, 4)
     draws = np.random.default_rng(rng.integers(0, 1 << 62, 2))
@@ -55,7 +66,7 @@ def pooled_logits(frames, known, fed, l2=0.01, **sizes):
         v = weights / weights.mean()
         gram = matrix.T @ (v[:, None] * matrix) + penalty
         scores.append(matrix @ np.linalg.solve(gram, matrix.T @ (v * (4 * known - 2))))
-    return mean_votes(np.stack(scores, axis=1), batch.voters)[~known]
+    return average_votes(np.stack(scores, axis=1), batch.voters)[~known]
 
 
 def _parts(fed):
@@ -167,13 +178,13 @@ def test_iterations_promote_and_say_why_they_ended():
     assert pu.scores_.notna().all()
 
 
-def test_the_seeds_lists_give_the_same_bags():
+def test_row_lists_give_the_same_bags():
     """The same rows and weights; only statistics of columns come from other rows."""
     hidden, listed = fitted()[0], fitted(row_lists="seed")[0]
     assert spearmanr(hidden.scores_, listed.scores_)[0] > 0.97
 
 
-def test_the_seeds_preset():
+def test_the_preset_of_the_published_loop():
     pu, fed, positive, known = fitted(preset="seed", outer=2, rounds=3)
     assert fed.record.steps[-1].settings["spies"]
     assert pu.history_["pseudo-negatives from"].iloc[0] < (~known).sum()
@@ -192,6 +203,13 @@ def test_a_base_that_shows_training_scores(row_lists):
     assert not any(e.message == "bag scores" for e in fed.transcript.entries)
 
 
+def test_a_classifier_of_another_package_is_a_base_by_name(monkeypatch):
+    entry = EntryPoint("centroids", "tests.pu.pu_cases:Centroids", "vfsl.estimators")
+    monkeypatch.setattr(registry, "find_plugins", lambda group: {entry.name: entry})
+    named, given = (fitted(base=base)[0] for base in ("centroids", Centroids()))
+    pd.testing.assert_series_equal(named.scores_, given.scores_)
+
+
 def test_both_ways_of_lists_agree_for_such_a_base():
     hidden, listed = (
         fitted(base=Centroids(), row_lists=how, rounds=6)[0] for how in ("hidden", "seed")
@@ -206,7 +224,8 @@ def test_truth_enters_nothing():
     for seed in (0, 1):
         label = np.random.default_rng(seed).permutation(positive) if seed else positive
         fed = federation(frames, known)
-        fed.tables["C"] = fed.tables["C"].with_column("truth", label.astype(int), "label")
+        table = fed.tables["C"].with_column("truth", label.astype(int), "label")
+        fed = fed.with_rows(fed.plan, {"C": table})
         answers.append(VFPU(base=LR, **FAST).fit(fed).reliable_positives_)
     pd.testing.assert_series_equal(*answers)
 
@@ -250,15 +269,21 @@ def test_a_model_at_chance_says_so():
         assert spearmanr(logits(pu), pu.scores_)[0] == pytest.approx(1.0)
 
 
+def bags_in(events):
+    return [event for event in events if event.stage.endswith("bags")]
+
+
 def test_progress_and_messages():
     events = []
     frames, _, known = people()
     fed = federation(frames, known)
     VFPU(rounds=20).fit(fed, on_event=events.append)
-    assert events == [Progress(1, 1, 20, 20)]
+    assert [events[0], events[-1]] == [Event("vfpu", "start"), Event("vfpu", "end")]
+    assert bags_in(events) == [Event("vfpu", "iteration 1 of 1, bags", 20, 20)]
     assert len(fed.transcript.entries) < 200
+    events.clear()
     VFPU(base=LR, row_lists="seed", **FAST).fit(fed, on_event=events.append)
-    assert [event.bag for event in events[1:]] == [1, 2, 3, 4, 4, 4, 4, 4]
+    assert [event.done for event in bags_in(events)] == [1, 2, 3, 4, 4, 4, 4, 4]
 
 
 @pytest.mark.slow
@@ -277,6 +302,8 @@ def test_on_processes_as_in_memory():
         ({"base": "lgbm"}, "did you mean 'lgb'"),
         ({"base": LinearRegression()}, "LinearRegression instead, which has none"),
         ({"base": BagLogistic(refine=2)}, "refine parameter .* must be 0"),
+        ({"base": Forgetful()}, "must be logistic regression or know its training scores. Got"),
+        ({"base": 5}, "base parameter of VFPU must be text or Estimator. Got 5"),
         ({"preset": "best"}, "preset parameter of VFPU must be one of"),
         ({"row_lists": "open"}, "row_lists parameter of VFPU must be one of"),
         ({"outer": 0}, "outer parameter of VFPU must be a whole number of at least 1"),
@@ -292,23 +319,6 @@ def test_wrong_parameters_are_one_sentence(change, words):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("marks", "words"),
-    [
-        ([-1] * 9, "None of the 9 aligned rows is a known positive"),
-        ([1] * 9, "no unlabelled row"),
-        ([1] + [-1] * 8, "only 1 known positive"),
-        ([1] * 6 + [-1] * 3, "6 known positives but only 3 unlabelled rows"),
-        ([0] * 9, r"must be \+1 or −1"),
-        (None, "needs marks"),
-    ],
-)
-def test_useless_marks_are_one_sentence(marks, words):
-    with pytest.raises(InputError, match=words) as caught:
-        checked_marks(None if marks is None else np.array(marks))
-    assert "\n" not in str(caught.value)
-
-
 def test_nobody_known_is_told_before_any_work():
     frames, _, known = people()
     fed = federation(frames, known & ~known)
@@ -321,6 +331,37 @@ def test_a_scheme_without_products_is_refused(monkeypatch):
     monkeypatch.setattr(BFV, "elementwise", False)
     with pytest.raises(InputError, match="element-wise products, which 'bfv' has not"):
         fitted(scheme="bfv")
+
+
+@pytest.mark.parametrize(
+    ("how", "asked", "numbers"),
+    [
+        ({}, [], 1),
+        ({"rare_rows_per_column": 1}, [], 1),
+        ({"rare_rows_per_column": 0.5}, ["rare labels"], 1),
+        ({"base": "xgb"}, ["tree partitions"], 0),
+        ({"base": "rf", "preset": "seed"}, ["row lists", "tree partitions"], 0),
+        ({"row_lists": "hidden", "preset": "seed"}, [], 1),
+    ],
+)
+def test_it_says_what_it_shows(how, asked, numbers):
+    method = VFPU(**how)
+    output = ("output", "reliable positives")
+    assert method.asks() == (*[("disclosure", name) for name in asked], output)
+    assert method.asks(deliver=True)[-2:] == (("disclosure", "strangers"), output)
+    assert method.numbers_per_row() == numbers
+
+
+def test_the_record_has_every_parameter_with_the_preset_filled_in():
+    _, fed, _, known = fitted(preset="seed", row_lists="hidden", spies=False, outer=1)
+    step = fed.record.steps[-1]
+    settings = {"outer": 1, "promote": 0.02, "row_lists": "hidden", "spies": False}
+    assert settings.items() <= step.settings.items()
+    assert set(params_of(VFPU)) <= set(step.settings)
+    assert step.settings["positives"] == "A"
+    assert step.metrics["unlabelled"] == (~known).sum()
+    assert step.details["known positives"] == known.sum()
+    assert len(step.rounds) == 1
 
 
 def test_unfitted():
@@ -382,13 +423,13 @@ def test_listed_training_rows_are_not_asked():
     fed = federation(frames, known, keep_views=True)
     trees = XGB(n_estimators=6, max_depth=3)
     VFPU(base=trees, preset="seed", outer=1, rounds=3, folds=2).fit(fed)
-    pieces = {}
+    tasks = {}
     for _, name, body in fed.transcript.view("B"):
         scope, _, message = name.rpartition("/")
-        piece = next((part for part in scope.split("/") if part.startswith("piece")), "")
-        pieces.setdefault(piece, {}).setdefault(message, wire.decode(body)[1])
+        task = next((part for part in scope.split("/") if part.startswith("task")), "")
+        tasks.setdefault(task, {}).setdefault(message, wire.decode(body)[1])
     asked = 0
-    for lists in pieces.values():
+    for lists in tasks.values():
         if "reached" in lists:
             train = np.union1d(lists["positives"], lists["pseudo-negatives"])
             new = len(np.setdiff1d(lists["out-of-bag"], train))

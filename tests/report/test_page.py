@@ -89,7 +89,7 @@ def test_every_section_of_a_full_run(record):
     assert reader.sections == ALL
     assert len(reader.ids) == len(set(reader.ids))
     for words in (
-        "300 rows are in common",
+        "have 300 rows in common",
         "15 reliable positives among 250 unlabelled rows",
         "a warning of vfpu",
         "Routing by skill",
@@ -98,7 +98,7 @@ def test_every_section_of_a_full_run(record):
         "Rows kept and removed",
         "Learning with Shop adds 0.050.",
         "risa: AUC better by 0.010",
-        "AUC: better than alone by",
+        "AUC: how much better than alone",
     ):
         assert words in page, words
     # A worse than mean column is in red, and rows that left are counted, not named.
@@ -117,7 +117,7 @@ def test_a_run_without_steps_or_parties():
     page = render(empty)
     assert Reader(page).sections == ALWAYS
     assert "No message left any party" in page
-    assert "No party took part; 0 steps" in page
+    assert "No party took part. The run had 0 steps" in page
 
 
 def test_hostile_and_long_names(record):

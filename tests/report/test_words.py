@@ -3,15 +3,16 @@
 import pytest
 
 from vfsl.report.words import (
-    bound,
-    counted,
-    listed,
-    number,
-    percent,
-    rounded,
-    seconds,
+    describe_stop,
     shorten,
-    when,
+    write_bound,
+    write_count,
+    write_list,
+    write_moment,
+    write_number,
+    write_percent,
+    write_rounded,
+    write_seconds,
 )
 
 
@@ -37,32 +38,38 @@ from vfsl.report.words import (
     ],
 )
 def test_number(value, text):
-    assert number(value) == text
+    assert write_number(value) == text
 
 
 def test_other_words():
-    assert [bound(v) for v in (5000.0, 0.25, -3.0)] == ["5,000", "0.25", "−3"]
-    assert percent(0.123) == "12 %"
-    assert percent(None) == "–"
-    assert [seconds(v) for v in (0.5, 45, 200, 7500)] == [
+    assert [write_bound(v) for v in (5000.0, 0.25, -3.0)] == ["5,000", "0.25", "−3"]
+    assert write_percent(0.123) == "12 %"
+    assert write_percent(None) == "–"
+    assert [write_seconds(v) for v in (0.5, 45, 200, 7500)] == [
         "0.50 s",
         "45 s",
         "3 min 20 s",
         "2 h 5 min",
     ]
-    assert counted(1, "row") == "1 row"
-    assert counted(2000, "row") == "2,000 rows"
-    assert [listed(names) for names in ([], ["A"], ["A", "B", "C"])] == ["", "A", "A, B and C"]
+    assert write_count(1, "row") == "1 row"
+    assert write_count(2000, "row") == "2,000 rows"
+    assert [write_list(names) for names in ([], ["A"], ["A", "B", "C"])] == ["", "A", "A, B and C"]
     assert shorten("abcdef", 4) == "abc…"
-    assert when("2026-11-16T02:22:11+00:00") == "2026-11-16 02:22 UTC"
-    assert when("today") == "today"
+    assert write_moment("2026-11-16T02:22:11+00:00") == "2026-11-16 02:22 UTC"
+    assert write_moment("today") == "today"
 
 
 def test_values_in_text_have_three_significant_digits():
-    assert [rounded(value) for value in (None, 0.00012345, 3, "x", True)] == [
+    assert [write_rounded(value) for value in (None, 0.00012345, 3, "x", True)] == [
         "",
         "0.000123",
         "3",
         "x",
         "True",
     ]
+
+
+def test_codes_of_stop_reasons_are_explained_and_others_quoted():
+    assert describe_stop("outer") == "stopped because all iterations were done"
+    assert describe_stop("max_rounds").endswith("it had reached the maximum number of rounds")
+    assert describe_stop("8 epochs done") == "stopped: 8 epochs done"

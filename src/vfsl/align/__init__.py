@@ -4,10 +4,9 @@ from vfsl.align.blind_rsa import BlindingPool, RsaKey
 from vfsl.align.ecdh import CurveKey
 from vfsl.align.ids import IdList, Normalise, prepare_ids
 from vfsl.align.intersect import Matches, Served, intersect_client, intersect_server
-from vfsl.align.limits import Limits
-from vfsl.align.options import Alignment, Caution, Progress
 from vfsl.align.plan import RowPlan, RowShare
-from vfsl.align.protocol import (
+from vfsl.align.psi import PROTOCOLS, Alignment, BadElement, Caution, PsiProtocol
+from vfsl.align.roles import (
     align,
     align_hub,
     align_server,
@@ -15,10 +14,12 @@ from vfsl.align.protocol import (
     mark_client,
     mark_server,
 )
-from vfsl.align.state import SignatureCache
+from vfsl.align.state import Limits, SignatureCache
 
 __all__ = [
+    "PROTOCOLS",
     "Alignment",
+    "BadElement",
     "BlindingPool",
     "Caution",
     "CurveKey",
@@ -26,7 +27,7 @@ __all__ = [
     "Limits",
     "Matches",
     "Normalise",
-    "Progress",
+    "PsiProtocol",
     "RowPlan",
     "RowShare",
     "RsaKey",

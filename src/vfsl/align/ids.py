@@ -1,68 +1,62 @@
-"""Ids of a party: made comparable, counted, and reduced to digests of 32 bytes a row.
+"""Ids of a party: made comparable, counted, and reduced to rows of 32 bytes.
 
 From here on no other file sees an id. The digest is not a protection (anybody can hash a guess): it
 never leaves its party and is never written to a file. Errors count ids, they never quote one.
+
+Digests, values, tags and blinded elements are all *byte rows*, arrays of uint8 with one row each;
+the functions at the end find, compare and shuffle them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from vfsl.align.byterows import ByteRows, RowNumbers, first_of_each, rows_of
+from vfsl.data.checks import check_choice
 from vfsl.errors import ConfigError, DataError
+from vfsl.params import check_params, documented, param
+
+ByteRows = npt.NDArray[np.uint8]
+RowNumbers = npt.NDArray[np.int64]
 
 DIGEST_BYTES = 32
 _DOMAIN = b"vfsl-id-v1"
 _CHUNK = 65_536
-_CHOICES = {
-    "case": ("keep", "lower", "fold"),
-    "unicode": ("NFC", "NFKC", "none"),
-    "numbers": ("text", "integer"),
-    "duplicates": ("error", "first"),
-    "empty": ("error", "drop"),
-}
 _MISSING_TYPES = ("NoneType", "NAType", "NaTType")
 
 
+@documented
 @dataclass(frozen=True)
 class Normalise:
-    """How ids are made comparable; all parties of an alignment must use the same.
+    """How ids are made comparable; all parties of an alignment must use the same options."""
 
-    Parameters
-    ----------
-    strip : bool
-        Remove white space at both ends.
-    case : {"keep", "lower", "fold"}
-        Compare letters as they are, in lower case, or case-folded ("ß" = "SS").
-    unicode : {"NFC", "NFKC", "none"}
-        Unicode form; NFKC also unites full-width digits, ligatures and the like.
-    numbers : {"text", "integer"}
-        ``"text"``: "007" and "7" differ. ``"integer"``: ids of digits alone lose leading zeros and
-        a plus sign, and whole numbers stored as floats are accepted.
-    remove : str
-        Characters to leave out wherever they stand, such as ``"-. "``.
-    """
-
-    strip: bool = True
-    case: Literal["keep", "lower", "fold"] = "keep"
-    unicode: Literal["NFC", "NFKC", "none"] = "NFC"
-    numbers: Literal["text", "integer"] = "text"
-    remove: str = ""
+    strip: bool = param(True, "Remove white space at both ends.")
+    case: Literal["keep", "lower", "fold"] = param(
+        "keep", 'Compare letters as they are, in lower case, or case-folded ("ß" = "SS").'
+    )
+    unicode: Literal["NFC", "NFKC", "none"] = param(
+        "NFC", "Unicode form; NFKC also unites full-width digits, ligatures and the like."
+    )
+    numbers: Literal["text", "integer"] = param(
+        "text",
+        'With "text", "007" and "7" differ. With "integer", ids made of digits lose leading zeros '
+        "and a plus sign, and whole numbers stored as floats are accepted.",
+    )
+    remove: str = param("", 'Characters to leave out wherever they stand, such as "-. ".')
 
     def __post_init__(self) -> None:
-        for name in ("case", "unicode", "numbers"):
-            _check_choice("Normalise", name, getattr(self, name))
-        if not isinstance(self.strip, bool) or not isinstance(self.remove, str):
+        check_params(self)
+        if not isinstance(self.remove, str):
             raise ConfigError(
-                "The strip parameter of Normalise must be a bool and remove a str. "
-                f"Got {self.strip!r} and {self.remove!r} instead."
+                f"The remove parameter of Normalise must be a str. Got {self.remove!r} instead."
             )
 
     def describe(self) -> str:
@@ -77,11 +71,11 @@ class IdList:
     Attributes
     ----------
     digests : array of uint8, (ids, 32)
-        One row per id that takes part, no repeats.
+        One row per id that takes part, without repeats.
     rows : array of int64
-        The row of the party's table that each id stands in.
+        The row of the party's table in which each id stands.
     total, duplicates, empty : int
-        Rows of the table, and how many were left out for each reason.
+        How many rows the table has, and how many of them were left out for each reason.
     """
 
     party: str
@@ -95,18 +89,14 @@ class IdList:
     def __len__(self) -> int:
         return len(self.digests)
 
-    def take(self, numbers: RowNumbers) -> IdList:
-        """The ids with these numbers, in this order."""
-        return replace(self, digests=self.digests[numbers], rows=self.rows[numbers])
-
-    def of_rows(self, rows: RowNumbers) -> IdList:
+    def take_rows(self, rows: RowNumbers) -> IdList:
         """The ids that stand in these rows of the table, in this order."""
         numbers = np.full(self.total, -1, dtype=np.int64)
         numbers[self.rows] = np.arange(len(self.rows))
         chosen = numbers[rows]
         if len(chosen) and chosen.min() < 0:
             raise DataError(f"Party {self.party!r}: some chosen rows have no id that takes part.")
-        return self.take(chosen)
+        return replace(self, digests=self.digests[chosen], rows=self.rows[chosen])
 
     def fingerprint(self, secret: bytes) -> str:
         """A keyed hash of the whole list in table order; says nothing without ``secret``."""
@@ -146,8 +136,8 @@ def prepare_ids(
         With counts, never with an id.
     """
     normalise = Normalise() if normalise is None else normalise
-    _check_choice("prepare_ids", "duplicates", duplicates)
-    _check_choice("prepare_ids", "empty", empty)
+    check_choice("prepare_ids", "duplicates", duplicates, ("error", "first"))
+    check_choice("prepare_ids", "empty", empty, ("error", "drop"))
     lengths = {len(column) for column in columns}
     if len(lengths) != 1:
         raise DataError(
@@ -165,7 +155,7 @@ def prepare_ids(
     rows = np.flatnonzero(present).astype(np.int64)
     if empties:
         digests = digests[rows]
-    first = first_of_each(digests)
+    first = mark_first(digests)
     repeats = int(len(first) - np.count_nonzero(first))
     if repeats and duplicates == "error":
         raise DataError(
@@ -177,23 +167,15 @@ def prepare_ids(
     return IdList(party, digests, rows, total, repeats, empties, normalise)
 
 
-def digest_of(*parts: str) -> bytes:
-    """The digest of one normalised id; the length before each part makes joining unambiguous."""
-    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
-    content = b"".join(len(part).to_bytes(4, "little") + part for part in encoded)
-    return hashlib.sha256(_prefix(len(parts)) + content).digest()
-
-
-def _prefix(parts: int) -> bytes:
-    return _DOMAIN + parts.to_bytes(2, "little")
-
-
 def _hash_columns(
     party: str, columns: Sequence[Sequence[Any]], total: int, normalise: Normalise
-) -> tuple[ByteRows, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Digests of all rows and which rows have an id, in chunks: a million ids need 32 MB."""
-    steps = _cleaning(normalise)
-    prefix, sha256 = _prefix(len(columns)), hashlib.sha256
+) -> tuple[ByteRows, npt.NDArray[np.bool_]]:
+    """Digests of all rows and which rows have an id, in chunks: a million ids need 32 MB.
+
+    The length before each part of a composite id makes joining unambiguous.
+    """
+    steps = _list_cleaning_steps(normalise)
+    prefix, sha256 = _DOMAIN + len(columns).to_bytes(2, "little"), hashlib.sha256
     digests = np.empty((total, DIGEST_BYTES), dtype=np.uint8)
     present = np.ones(total, dtype=bool)
     for start in range(0, total, _CHUNK):
@@ -201,7 +183,7 @@ def _hash_columns(
         contents: list[bytes] = []
         for column in columns:
             # A Series slices by label when its index holds floats; iloc never does.
-            texts = _texts(party, getattr(column, "iloc", column)[start:stop], normalise)
+            texts = _read_texts(party, getattr(column, "iloc", column)[start:stop], normalise)
             for step in steps:
                 texts = step(texts)
             present[start:stop] &= np.fromiter(map(bool, texts), dtype=bool, count=stop - start)
@@ -209,20 +191,19 @@ def _hash_columns(
             parts = [len(part).to_bytes(4, "little") + part for part in encoded]
             contents = [a + b for a, b in zip(contents, parts, strict=True)] if contents else parts
         hashed = b"".join([sha256(prefix + content).digest() for content in contents])
-        digests[start:stop] = rows_of(hashed, DIGEST_BYTES)
+        digests[start:stop] = to_rows(hashed, DIGEST_BYTES)
     return digests, present
 
 
-def _texts(party: str, values: Any, normalise: Normalise) -> list[str]:
+def _read_texts(party: str, values: Any, normalise: Normalise) -> list[str]:
     """A chunk of a column as text, missing values as the empty text."""
     items: list[Any] = values.tolist() if hasattr(values, "tolist") else list(values)
-    kinds = {type(item) for item in items}
-    if kinds <= {str}:
+    if {type(item) for item in items} <= {str}:
         return items
-    return [_text(party, item, normalise) for item in items]
+    return [_read_text(party, item, normalise) for item in items]
 
 
-def _text(party: str, item: Any, normalise: Normalise) -> str:
+def _read_text(party: str, item: Any, normalise: Normalise) -> str:
     if isinstance(item, str):
         return str(item)
     if type(item).__name__ in _MISSING_TYPES:
@@ -244,34 +225,34 @@ def _text(party: str, item: Any, normalise: Normalise) -> str:
     )
 
 
-def _cleaning(normalise: Normalise) -> list[Callable[[list[str]], list[str]]]:
+def _list_cleaning_steps(normalise: Normalise) -> list[Callable[[list[str]], list[str]]]:
     """The steps that turn texts into comparable ones, each over a whole chunk."""
+
+    def unify(texts: list[str]) -> list[str]:
+        form: Any = normalise.unicode
+        return [text if text.isascii() else unicodedata.normalize(form, text) for text in texts]
+
     steps: list[Callable[[list[str]], list[str]]] = []
     if normalise.unicode != "none":
-        steps.append(lambda texts: _unicode_form(texts, normalise.unicode))
+        steps.append(unify)
     if normalise.case == "lower":
         steps.append(lambda texts: [text.lower() for text in texts])
     if normalise.case == "fold":
         steps.append(lambda texts: [text.casefold() for text in texts])
     if normalise.case != "keep" and normalise.unicode != "none":
         # Changing case can take a text out of its normal form.
-        steps.append(lambda texts: _unicode_form(texts, normalise.unicode))
+        steps.append(unify)
     if normalise.remove:
         gone = str.maketrans("", "", normalise.remove)
         steps.append(lambda texts: [text.translate(gone) for text in texts])
     if normalise.strip:
         steps.append(lambda texts: [text.strip() for text in texts])
     if normalise.numbers == "integer":
-        steps.append(lambda texts: [_plain_integer(text) for text in texts])
+        steps.append(lambda texts: [_shorten_integer(text) for text in texts])
     return steps
 
 
-def _unicode_form(texts: list[str], form: str) -> list[str]:
-    normalize: Callable[..., str] = unicodedata.normalize
-    return [text if text.isascii() else normalize(form, text) for text in texts]
-
-
-def _plain_integer(text: str) -> str:
+def _shorten_integer(text: str) -> str:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         return text
@@ -279,9 +260,75 @@ def _plain_integer(text: str) -> str:
     return "-" + short if text[0] == "-" and short != "0" else short
 
 
-def _check_choice(owner: str, name: str, value: object) -> None:
-    if value not in _CHOICES[name]:
-        allowed = ", ".join(repr(choice) for choice in _CHOICES[name])
-        raise ConfigError(
-            f"The {name} parameter of {owner} must be one of {allowed}. Got {value!r} instead."
-        )
+# ---- byte rows ------------------------------------------------------------------------------
+
+
+def to_rows(data: bytes, width: int) -> ByteRows:
+    """Bytes of many equally long values as one row each; read-only."""
+    return np.frombuffer(data, dtype=np.uint8).reshape(-1, width)
+
+
+def map_rows(function: Callable[[bytes], bytes], rows: ByteRows, width: int) -> ByteRows:
+    """A function of each row; in chunks, since bytes objects take more than their content."""
+    result = np.empty((len(rows), width), dtype=np.uint8)
+    for start in range(0, len(rows), _CHUNK):
+        data = b"".join([function(row.tobytes()) for row in rows[start : start + _CHUNK]])
+        result[start : start + _CHUNK] = to_rows(data, width)
+    return result
+
+
+def join_rows(parts: list[ByteRows], width: int) -> ByteRows:
+    """Several blocks of rows under each other; also one, which is not copied, or none."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.empty((0, width), dtype=np.uint8)
+
+
+def find_rows(wanted: ByteRows, among: ByteRows) -> RowNumbers:
+    """Which row of ``among``, which has no repeats, equals each wanted row; −1 if none."""
+    found = np.full(len(wanted), -1, dtype=np.int64)
+    if not len(among):
+        return found
+    keys = _as_words(among)
+    order = np.argsort(keys)
+    keys = keys[order]
+    for start in range(0, len(wanted), _CHUNK):
+        words = _as_words(wanted[start : start + _CHUNK])
+        places = np.minimum(np.searchsorted(keys, words), len(keys) - 1)
+        found[start : start + _CHUNK] = np.where(keys[places] == words, order[places], -1)
+    return found
+
+
+def count_repeats(rows: ByteRows) -> int:
+    """How many rows equal an earlier one."""
+    if len(rows) < 2:
+        return 0
+    keys = np.sort(_as_words(rows))
+    return int(np.count_nonzero(keys[1:] == keys[:-1]))
+
+
+def mark_first(rows: ByteRows) -> npt.NDArray[np.bool_]:
+    """True where a row, of eight bytes or more, is the first of its value."""
+    first = np.ones(len(rows), dtype=bool)
+    # Eight bytes of a digest nearly always tell; sorting those alone takes a quarter of the memory.
+    starts = np.ascontiguousarray(rows[:, :8]).view(np.uint64).ravel()
+    order = np.argsort(starts, kind="stable")
+    alike = np.flatnonzero(starts[order[1:]] == starts[order[:-1]])
+    if not len(alike):
+        return first
+    suspects = np.unique(np.concatenate([order[alike], order[alike + 1]]))
+    keys = _as_words(rows[suspects])
+    inner = np.argsort(keys, kind="stable")
+    first[suspects[inner[1:]]] = keys[inner[1:]] != keys[inner[:-1]]
+    return first
+
+
+def draw_secret_order(count: int) -> RowNumbers:
+    """A uniformly random order of ``count`` rows from the operating system's randomness."""
+    keys = np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
+    return np.argsort(keys, kind="stable").astype(np.int64)
+
+
+def _as_words(rows: ByteRows) -> npt.NDArray[Any]:
+    # Fixed-width byte strings compare as the padded bytes, so a trailing zero byte is no trap.
+    return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}").ravel()

@@ -1,15 +1,15 @@
 """Two-party set intersection over a channel: one client that learns, one server that does not.
 
-Holds    client and server: a list of ids each; server: a key (blind_rsa.py, ecdh.py say of what
-         kind).
+Holds    client and server: a list of ids each; server: a key, whose kind is a matter of the
+         protocol (psi.py).
 Learns   server: how many ids the client asks about (with kept values: how many are new to this
          key). Client: which of its ids the server has, how many ids the server has, and where the
-         matches stand among the server's freshly shuffled tags, which is no row number of anybody.
-         Tags of ids that the client does not have are random to it, and other ones in every run.
-Not      hidden: sizes. Not prevented: a client that asks about guessed ids (limits.py counts them).
+         matches stand among the server's freshly shuffled tags, which is nobody's row number.
+         Tags of ids that the client does not have are random to it, and different every time.
+Not      hidden: sizes. Not prevented: a client that asks about guessed ids (state.py counts them).
 
 The client sends batches and keeps a few on the way, so blinding, transfer and answering overlap;
-both sides hold a few batches and 32 bytes an id. With a state folder, finished values are kept
+both sides hold a few batches and 32 bytes per id. With a state folder, finished values are kept
 (state.py): after an interruption, or when a list has grown, only missing ids are worked on.
 """
 
@@ -17,31 +17,41 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
-from vfsl.align.byterows import ByteRows, RowNumbers, count_repeats, find, joined, secret_order
-from vfsl.align.ids import IdList
-from vfsl.align.limits import ListRecord, QuestionRecord
-from vfsl.align.methods import (
-    TAG_BYTES,
-    BadElement,
-    ServerMethod,
-    fingerprint,
-    run_context,
-    tags_of,
+from vfsl.align.ids import (
+    ByteRows,
+    IdList,
+    RowNumbers,
+    count_repeats,
+    draw_secret_order,
+    find_rows,
+    join_rows,
 )
-from vfsl.align.options import MAX_BATCH, Alignment, Caution, Progress
+from vfsl.align.psi import (
+    MAX_BATCH,
+    TAG_BYTES,
+    Alignment,
+    BadElement,
+    Caution,
+    PsiServer,
+    bind_tags,
+    make_tags,
+    name_key,
+)
+from vfsl.align.state import ListRecord, QuestionRecord
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.errors import ProtocolError
+from vfsl.progress import Event
 from vfsl.values import Disclosure, Disclosures, SealedIds, Wire
 
 DISCLOSURES: Disclosures = {
-    "ask": Disclosure(dict, "which method and id options the client uses"),
+    "ask": Disclosure(dict, "which protocol and id options the client uses"),
     "key": Disclosure(dict, "the server's public key and how many ids it holds"),
     "asked": Disclosure(dict, "how many ids the client asks about"),
     "blinded": Disclosure(SealedIds, "nothing: blinded ids are random numbers to the server"),
@@ -72,7 +82,10 @@ class Matches:
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """What the server ends up with: the id number behind each tag that it sent."""
+    """What the server ends up with: the id number behind each tag that it sent.
+
+    With these it understands the positions that come back in a plan.
+    """
 
     order: RowNumbers
     asked: int
@@ -81,37 +94,32 @@ class Served:
 def intersect_client(
     channel: Channel, server: str, ids: IdList, how: Alignment | None = None
 ) -> Matches:
-    """Learn which of the own ids a server holds too.
+    """Learn which of the own ids a server holds too; it runs :func:`intersect_server`."""
+    return intersect_all(channel, [server], ids, Alignment() if how is None else how)[0]
 
-    Parameters
-    ----------
-    channel : Channel
-        The client's channel; the server runs :func:`intersect_server` at its own.
-    server : str
-        The server's name.
-    ids : IdList
-        The client's ids.
-    how : Alignment, optional
-        Method, limits, state.
 
-    Returns
-    -------
-    Matches
-        Numbers into ``ids``, each with the position of the server's tag.
-    """
-    how = Alignment() if how is None else how
-    nonce = greet(channel, server, ids, how)
-    asking = Asking(channel, server, ids, how, nonce)
+def intersect_all(
+    channel: Channel, servers: Sequence[str], ids: IdList, how: Alignment
+) -> list[Matches]:
+    """Intersect with all servers at once, batch by batch in turn, so that none has to wait."""
+    nonces = [_greet(channel, server, ids, how) for server in servers]
+    asking = [
+        _Asking(channel, server, ids, how, nonce)
+        for server, nonce in zip(servers, nonces, strict=True)
+    ]
     try:
-        while asking.unfinished:
-            asking.advance()
+        while any(one.unfinished for one in asking):
+            for one in asking:
+                if one.unfinished:
+                    one.advance()
     finally:
-        asking.save()
-    return asking.matches()
+        for one in asking:
+            one.save()
+    return [one.match() for one in asking]
 
 
-def greet(channel: Channel, server: str, ids: IdList, how: Alignment) -> bytes:
-    """Open an intersection as client; returns the client's part of the run's name."""
+def _greet(channel: Channel, server: str, ids: IdList, how: Alignment) -> bytes:
+    """Open an intersection as client; returns the client's nonce."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     content = {
         "version": _VERSION,
@@ -123,7 +131,7 @@ def greet(channel: Channel, server: str, ids: IdList, how: Alignment) -> bytes:
     return nonce
 
 
-class Asking:
+class _Asking:
     """The client's side towards one server, in steps: a hub keeps several servers busy."""
 
     def __init__(
@@ -131,27 +139,22 @@ class Asking:
     ) -> None:
         self._channel = channel.within("intersect", DISCLOSURES)
         self._me, self._server, self._ids, self._how = channel.me, server, ids, how
-        self._record = ListRecord(how.party_state.list_record(server), channel.me, server)
-        _caution(self._record, ids, server, how)
-        reply = _fields(
-            self._channel.receive(server, "key"),
-            server,
-            "key",
-            {"public": bytes, "proof": bytes, "nonce": bytes, "ids": int, "minimum": int},
-        )
-        self._server_ids = _size(reply["ids"], server, "ids")
-        self._minimum = _size(reply["minimum"], server, "minimum")
-        self._method = _blaming(server, partial(how.client, reply["public"], reply["proof"]))
-        self._context = run_context(
-            how.protocol, channel.me, server, nonce, reply["nonce"], reply["public"]
-        )
-        key = fingerprint(how.protocol, reply["public"])
+        self._record = how.party_state.last_list(channel.me, server)
+        _warn_of_change(self._record, ids, server, how)
+        wanted = {"public": bytes, "proof": bytes, "nonce": bytes, "ids": int, "minimum": int}
+        reply = _receive_fields(self._channel, server, "key", wanted)
+        self._server_ids = _read_size(reply["ids"], server, "ids")
+        self._minimum = _read_size(reply["minimum"], server, "minimum")
+        self._side = _blame(server, partial(how.client, reply["public"], reply["proof"]))
+        nonces = nonce, reply["nonce"]
+        self._context = bind_tags(how.protocol, channel.me, server, *nonces, reply["public"])
+        key = name_key(how.protocol, reply["public"])
         self._kept = how.party_state.asked_values(how.protocol, server, key)
         known, values = self._kept.lookup(ids.digests)
         self._tags = np.empty((len(ids), TAG_BYTES), dtype=np.uint8)
-        self._tags[known] = tags_of(values, self._context)
+        self._tags[known] = make_tags(values, self._context)
         self._missing = np.flatnonzero(~known).astype(np.int64)
-        self._batch = self._method.batch if how.batch is None else how.batch
+        self._batch = self._side.batch if how.batch is None else how.batch
         self._waiting: deque[tuple[Channel, RowNumbers, Any]] = deque()
         self._sent = self._done = 0
         self._channel.send(server, "asked", {"ids": len(self._missing), "batch": self._batch})
@@ -171,10 +174,10 @@ class Asking:
         """Keep the finished values, however the run ended."""
         self._kept.save()
 
-    def matches(self) -> Matches:
+    def match(self) -> Matches:
         """Compare the server's tags with those of the own ids."""
         tags = self._receive_tags()
-        positions = find(self._tags, tags)
+        positions = find_rows(self._tags, tags)
         numbers = np.flatnonzero(positions >= 0).astype(np.int64)
         self._record.keep(self._ids.digests)
         return Matches(numbers, positions[numbers], self._server_ids, self._minimum)
@@ -182,36 +185,29 @@ class Asking:
     def _send_batch(self) -> None:
         scope = self._channel.within(f"batch {self._sent // self._batch}")
         numbers = self._missing[self._sent : self._sent + self._batch]
-        elements, secret = self._method.blind(self._ids.digests[numbers])
+        elements, secret = self._side.blind(self._ids.digests[numbers])
         scope.send(self._server, "blinded", SealedIds(elements))
         self._waiting.append((scope, numbers, secret))
         self._sent += len(numbers)
 
     def _take_answer(self) -> None:
         scope, numbers, secret = self._waiting.popleft()
-        answers = _sealed_rows(
-            scope.receive(self._server, "signed"),
-            self._server,
-            "signed",
-            (len(numbers), self._method.width),
-        )
+        answers = _receive_rows(scope, self._server, "signed", (len(numbers), self._side.width))
         _refuse_repeats(answers, self._server, "signed")
         digests = self._ids.digests[numbers]
-        values = _blaming(self._server, partial(self._method.values, digests, answers, secret))
-        self._tags[numbers] = tags_of(values, self._context)
+        values = _blame(self._server, partial(self._side.values, digests, answers, secret))
+        self._tags[numbers] = make_tags(values, self._context)
         self._kept.add(digests, values)
         self._done += len(numbers)
-        self._how.report(
-            Progress(self._me, self._server, "asked ids", self._done, len(self._missing))
-        )
+        self._how.report(_progress(self._me, "asked ids", self._done, len(self._missing)))
 
     def _receive_tags(self) -> ByteRows:
         parts = []
         for place, start in enumerate(range(0, self._server_ids, _TAG_PART)):
             size = min(_TAG_PART, self._server_ids - start)
-            part = self._channel.within(f"part {place}").receive(self._server, "tags")
-            parts.append(_sealed_rows(part, self._server, "tags", (size, TAG_BYTES)))
-        tags = joined(parts, TAG_BYTES)
+            scope = self._channel.within(f"part {place}")
+            parts.append(_receive_rows(scope, self._server, "tags", (size, TAG_BYTES)))
+        tags = join_rows(parts, TAG_BYTES)
         _refuse_repeats(tags, self._server, "tags")
         return tags
 
@@ -219,28 +215,11 @@ class Asking:
 def intersect_server(
     channel: Channel, client: str, ids: IdList, how: Alignment | None = None
 ) -> Served:
-    """Let a client learn which of its ids are here too.
-
-    Parameters
-    ----------
-    channel : Channel
-        The server's channel; the client runs :func:`intersect_client` at its own.
-    client : str
-        The client's name.
-    ids : IdList
-        The server's ids.
-    how : Alignment, optional
-        Method, limits, state.
-
-    Returns
-    -------
-    Served
-        The order of the tags, with which the server understands positions that come back.
-    """
+    """Let a client that runs :func:`intersect_client` learn which of its ids are here too."""
     how = Alignment() if how is None else how
     channel = channel.within("intersect", DISCLOSURES)
-    record = ListRecord(how.party_state.list_record(client), channel.me, client)
-    _caution(record, ids, client, how)
+    record = how.party_state.last_list(channel.me, client)
+    _warn_of_change(record, ids, client, how)
     ask = _receive_greeting(channel, client, ids, how)
     key = how.server_key()
     nonce = secrets.token_bytes(_NONCE_BYTES)
@@ -252,15 +231,15 @@ def intersect_server(
         "minimum": how.limits.minimum,
     }
     channel.send(client, "key", content)
-    asked = _fields(channel.receive(client, "asked"), client, "asked", {"ids": int, "batch": int})
-    count = _size(asked["ids"], client, "ids")
+    asked = _receive_fields(channel, client, "asked", {"ids": int, "batch": int})
+    count = _read_size(asked["ids"], client, "ids")
     batch = expect_integer(asked["batch"], sender=client, name="batch", low=1, high=MAX_BATCH)
-    questions = QuestionRecord(how.party_state.question_record(), how.limits, len(ids))
+    questions = how.party_state.questions(how.limits, len(ids))
     questions.check(client, count)
-    context = run_context(how.protocol, client, channel.me, ask["nonce"], nonce, key.public)
-    tags = _own_tags(channel.me, client, key, ids, context, how)
+    context = bind_tags(how.protocol, client, channel.me, ask["nonce"], nonce, key.public)
+    tags = _make_own_tags(channel.me, key, ids, context, how)
     _answer(channel, client, key, count, batch, questions, how)
-    order = secret_order(len(ids))
+    order = draw_secret_order(len(ids))
     for place, start in enumerate(range(0, len(ids), _TAG_PART)):
         part = SealedIds(tags[order[start : start + _TAG_PART]])
         channel.within(f"part {place}").send(client, "tags", part)
@@ -270,7 +249,7 @@ def intersect_server(
 
 def _receive_greeting(channel: Channel, client: str, ids: IdList, how: Alignment) -> dict[str, Any]:
     wanted = {"version": int, "protocol": str, "normalise": str, "nonce": bytes}
-    ask = _fields(channel.receive(client, "ask"), client, "ask", wanted)
+    ask = _receive_fields(channel, client, "ask", wanted)
     own = (_VERSION, how.protocol, ids.normalise.describe())
     theirs = (ask["version"], ask["protocol"], ask["normalise"])
     if theirs != own:
@@ -282,22 +261,22 @@ def _receive_greeting(channel: Channel, client: str, ids: IdList, how: Alignment
     return ask
 
 
-def _own_tags(
-    me: str, client: str, key: ServerMethod, ids: IdList, context: bytes, how: Alignment
+def _make_own_tags(
+    me: str, key: PsiServer, ids: IdList, context: bytes, how: Alignment
 ) -> ByteRows:
-    """The tags of the server's own ids in its own order; values of earlier runs are kept ones."""
-    kept = how.party_state.own_values(how.protocol, fingerprint(how.protocol, key.public))
+    """The tags of the server's own ids in its own order; kept values are not computed again."""
+    kept = how.party_state.own_values(how.protocol, name_key(how.protocol, key.public))
     known, values = kept.lookup(ids.digests)
     tags = np.empty((len(ids), TAG_BYTES), dtype=np.uint8)
-    tags[known] = tags_of(values, context)
+    tags[known] = make_tags(values, context)
     missing = np.flatnonzero(~known)
     try:
         for start in range(0, len(missing), _OWN_BATCHES * key.batch):
             numbers = missing[start : start + _OWN_BATCHES * key.batch]
             values = key.values(ids.digests[numbers])
             kept.add(ids.digests[numbers], values)
-            tags[numbers] = tags_of(values, context)
-            how.report(Progress(me, client, "own ids", start + len(numbers), len(missing)))
+            tags[numbers] = make_tags(values, context)
+            how.report(_progress(me, "own ids", start + len(numbers), len(missing)))
     finally:
         kept.save()
     return tags
@@ -306,7 +285,7 @@ def _own_tags(
 def _answer(
     channel: Channel,
     client: str,
-    key: ServerMethod,
+    key: PsiServer,
     count: int,
     batch: int,
     questions: QuestionRecord,
@@ -317,25 +296,27 @@ def _answer(
     for place, start in enumerate(range(0, count, batch)):
         scope = channel.within(f"batch {place}")
         size = min(batch, count - start)
-        came = scope.receive(client, "blinded")
-        elements = _sealed_rows(came, client, "blinded", (size, key.width))
+        elements = _receive_rows(scope, client, "blinded", (size, key.width))
         _refuse_repeats(elements, client, "blinded")
         samples.append(np.array(elements[:, -_SAMPLE_BYTES:]))
         questions.count(client, size)
-        answers = _blaming(client, partial(key.answer, elements))
+        answers = _blame(client, partial(key.answer, elements))
         scope.send(client, "signed", SealedIds(answers))
-        how.report(Progress(channel.me, client, "answered ids", start + size, count))
-    _refuse_repeats(joined(samples, _SAMPLE_BYTES), client, "blinded")
+        how.report(_progress(channel.me, "answered ids", start + size, count))
+    _refuse_repeats(join_rows(samples, _SAMPLE_BYTES), client, "blinded")
 
 
-def _caution(record: ListRecord, ids: IdList, peer: str, how: Alignment) -> None:
-    change = record.compare(ids.digests)
-    text = None if change is None else change.warning(how.limits)
+def _progress(party: str, stage: str, done: int, total: int) -> Event:
+    return Event("align", f"{party} {stage}", done, total)
+
+
+def _warn_of_change(record: ListRecord, ids: IdList, peer: str, how: Alignment) -> None:
+    text = record.warn(ids.digests, how.limits)
     if text is not None:
         how.report(Caution(ids.party, peer, text))
 
 
-def _blaming(party: str, work: Callable[[], Result]) -> Result:
+def _blame(party: str, work: Callable[[], Result]) -> Result:
     """Do some work on what a party sent; a fault in it becomes an error that names the party."""
     try:
         return work()
@@ -343,7 +324,10 @@ def _blaming(party: str, work: Callable[[], Result]) -> Result:
         raise ProtocolError(f"Party {party!r} {fault}.", party) from None
 
 
-def _fields(value: Wire, sender: str, name: str, wanted: dict[str, type[Any]]) -> dict[str, Any]:
+def _receive_fields(
+    channel: Channel, sender: str, name: str, wanted: dict[str, type[Any]]
+) -> dict[str, Any]:
+    value: Wire = channel.receive(sender, name)
     if (
         not isinstance(value, dict)
         or set(value) != set(wanted)
@@ -352,17 +336,16 @@ def _fields(value: Wire, sender: str, name: str, wanted: dict[str, type[Any]]) -
         raise ProtocolError(
             f"Party {sender!r} sent {name!r} with other fields than {', '.join(wanted)}.", sender
         )
-    return value
+    return dict(value)
 
 
-def _size(value: Wire, sender: str, name: str) -> int:
+def _read_size(value: Wire, sender: str, name: str) -> int:
     return expect_integer(value, sender=sender, name=name, low=0, high=_MAX_IDS)
 
 
-def _sealed_rows(value: Wire, sender: str, name: str, shape: tuple[int, int]) -> ByteRows:
-    rows: ByteRows = expect_array(
-        value.payload, sender=sender, name=name, holds="bytes", shape=shape
-    )
+def _receive_rows(channel: Channel, sender: str, name: str, shape: tuple[int, int]) -> ByteRows:
+    came = channel.receive(sender, name).payload
+    rows: ByteRows = expect_array(came, sender=sender, name=name, holds="bytes", shape=shape)
     return rows
 
 

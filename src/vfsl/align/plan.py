@@ -19,8 +19,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from vfsl.align.byterows import RowNumbers
-from vfsl.align.ids import IdList
+from vfsl.align.ids import IdList, RowNumbers
 from vfsl.errors import DataError, StoreError
 from vfsl.store import read_arrays, read_json, write_arrays, write_json
 
@@ -162,10 +161,6 @@ class RowPlan:
             counts["marked"] = int(np.count_nonzero(marks[0] == 1))
         return counts
 
-    def with_share(self, share: RowShare) -> RowPlan:
-        """The same plan with one share replaced, for example by one with marks."""
-        return RowPlan({**self.shares, share.party: share})
-
     def save(self, folder: Path | str, ids: Mapping[str, IdList]) -> None:
         """Write all shares, each party's in its own files."""
         for party, share in self.shares.items():
@@ -177,7 +172,7 @@ class RowPlan:
         return cls({party: RowShare.load(folder, party, ids[party]) for party in ids})
 
 
-def rest_of(ids: IdList, overlap: RowNumbers) -> RowNumbers:
+def find_rest(ids: IdList, overlap: RowNumbers) -> RowNumbers:
     """The rows with an id that are not in the overlap, in the order of the table."""
     own = np.zeros(ids.total, dtype=bool)
     own[ids.rows] = True

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Literal, Protocol
 
+import numpy as np
+
 from vfsl.channel import wire
-from vfsl.channel.transcript import Transcript
+from vfsl.channel.transcript import Release, Transcript
 from vfsl.channel.transport import Transport
-from vfsl.errors import ChannelError, NameMismatch, UndeclaredMessage, WireError
-from vfsl.values import Disclosure, Disclosures, Wire, kind_of
+from vfsl.errors import ChannelError, NameMismatch, ProtocolError, UndeclaredMessage, WireError
+from vfsl.values import Array, Disclosure, Disclosures, Wire, kind_of
 
 About = Literal["columns", "label"]
+
+_KINDS = {"integer": "iu", "float": "f", "boolean": "b", "bytes": "u"}
 
 
 class Budget(Protocol):
@@ -20,26 +25,83 @@ class Budget(Protocol):
         """Count numbers that the peer is about to see; LimitReached if they would be too many."""
 
 
-class Channel(Protocol):
+class Channel:
     """What a protocol role sees of the others; its local view *is* its privacy view."""
 
-    @property
-    def me(self) -> str: ...
+    def __init__(
+        self,
+        transport: Transport,
+        transcript: Transcript,
+        *,
+        timeout: float | None = None,
+        max_bytes: int = wire.MAX_BYTES,
+        speaks: Disclosures | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self._transport = transport
+        self._transcript = transcript
+        self._timeout = timeout
+        self._max_bytes = max_bytes
+        self.scope = ""  # what names of messages begin with here, such as "step 2/train/"
+        self._speaks = speaks or {}
+        self._budget = budget
 
     @property
-    def peers(self) -> tuple[str, ...]: ...
+    def me(self) -> str:
+        return self._transport.me
 
     @property
-    def scope(self) -> str:
-        """What names of messages begin with here, such as "step 2/train/"."""
-        ...
+    def peers(self) -> tuple[str, ...]:
+        return self._transport.peers
+
+    def within(self, scope: str, speaks: Disclosures | None = None) -> Channel:
+        """The same channel with names under ``scope``, and the messages of another protocol."""
+        inner = copy.copy(self)
+        inner.scope = f"{self.scope}{scope}/"
+        if speaks is not None:
+            inner._speaks = speaks
+        return inner
 
     def send(self, to: str, name: str, value: Wire) -> None:
         """Send a declared message; returns without waiting for the receiver."""
+        disclosure = self._declared(to, name)
+        if not isinstance(value, disclosure.type):
+            raise UndeclaredMessage(
+                f"Message {name!r} from {self.me!r} to {to!r} is declared as "
+                f"{disclosure.type.__name__}, but {type(value).__name__} was to be sent.",
+                to,
+            )
+        full_name = self.scope + name
+        frame = wire.encode(full_name, value, max_bytes=self._max_bytes)
+        self._transport.post(to, frame)
+        self._transcript.note_sent(
+            self.me, to, full_name, kind_of(value), len(frame), disclosure.fact
+        )
 
     def receive(self, sender: str, name: str) -> Wire:
         """The next message of a sender, which must have this name and its declared type."""
-        ...
+        disclosure = self._declared(sender, name)
+        full_name = self.scope + name
+        frame = self._transport.take(sender, full_name, self._timeout)
+        try:
+            came, value = wire.decode(frame, max_bytes=self._max_bytes)
+        except WireError as error:
+            raise WireError(
+                f"{self.me!r} cannot read a message of {sender!r}: {error}", sender
+            ) from None
+        if came != full_name:
+            raise NameMismatch(
+                f"{self.me!r} waited for {full_name!r} from {sender!r}, but {came!r:.200} came.",
+                sender,
+            )
+        if not isinstance(value, disclosure.type):
+            raise UndeclaredMessage(
+                f"Message {full_name!r} from {sender!r} is declared as {disclosure.type.__name__}, "
+                f"but {type(value).__name__} came.",
+                sender,
+            )
+        self._transcript.note_seen(self.me, sender, full_name, kind_of(value), frame)
+        return value
 
     def release(
         self,
@@ -71,82 +133,7 @@ class Channel(Protocol):
             A digest of all that these numbers could tell in the end. Charged once, the same is
             never charged again.
         """
-        ...
-
-    def within(self, scope: str, speaks: Disclosures | None = None) -> Channel:
-        """The same channel with names under ``scope``, and the messages of another protocol."""
-        ...
-
-
-class PartyChannel:
-    """The one implementation of :class:`Channel`, over any transport."""
-
-    def __init__(
-        self,
-        transport: Transport,
-        transcript: Transcript,
-        *,
-        timeout: float | None = None,
-        max_bytes: int = wire.MAX_BYTES,
-        scope: str = "",
-        speaks: Disclosures | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        self._transport = transport
-        self._transcript = transcript
-        self._timeout = timeout
-        self._max_bytes = max_bytes
-        self._scope = scope
-        self._speaks = speaks or {}
-        self._budget = budget
-
-    @property
-    def me(self) -> str:
-        return self._transport.me
-
-    @property
-    def peers(self) -> tuple[str, ...]:
-        return self._transport.peers
-
-    @property
-    def scope(self) -> str:
-        return self._scope
-
-    def within(self, scope: str, speaks: Disclosures | None = None) -> PartyChannel:
-        return PartyChannel(
-            self._transport,
-            self._transcript,
-            timeout=self._timeout,
-            max_bytes=self._max_bytes,
-            scope=f"{self._scope}{scope}/",
-            speaks=self._speaks if speaks is None else speaks,
-            budget=self._budget,
-        )
-
-    def send(self, to: str, name: str, value: Wire) -> None:
-        disclosure = self._declared(to, name)
-        if not isinstance(value, disclosure.type):
-            raise UndeclaredMessage(
-                f"Message {name!r} from {self.me!r} to {to!r} is declared as "
-                f"{disclosure.type.__name__}, but {type(value).__name__} was to be sent.",
-                to,
-            )
-        full_name = self._scope + name
-        frame = wire.encode(full_name, value, max_bytes=self._max_bytes)
-        self._transport.post(to, frame)
-        self._transcript.sent(self.me, to, full_name, kind_of(value), len(frame), disclosure.fact)
-
-    def release(
-        self,
-        to: str,
-        what: str,
-        numbers: int,
-        *,
-        about: About = "columns",
-        new: int | None = None,
-        once: bytes | None = None,
-    ) -> None:
-        self._known(to)
+        self._check_peer(to)
         counted = numbers if new is None else new
         if min(numbers, counted) < 0:
             raise ChannelError(
@@ -154,39 +141,17 @@ class PartyChannel:
             )
         if self._budget is not None and counted:
             self._budget.charge(to, what, counted, about, once)
-        self._transcript.released(self.me, to, what, about, numbers, counted, self._scope)
+        self._transcript.note_released(
+            Release(self.me, to, what, about, numbers, counted, self.scope)
+        )
 
-    def receive(self, sender: str, name: str) -> Wire:
-        disclosure = self._declared(sender, name)
-        full_name = self._scope + name
-        frame = self._transport.take(sender, full_name, self._timeout)
-        try:
-            came, value = wire.decode(frame, max_bytes=self._max_bytes)
-        except WireError as error:
-            raise WireError(
-                f"{self.me!r} cannot read a message of {sender!r}: {error}", sender
-            ) from None
-        if came != full_name:
-            raise NameMismatch(
-                f"{self.me!r} waited for {full_name!r} from {sender!r}, but {came!r:.200} came.",
-                sender,
-            )
-        if not isinstance(value, disclosure.type):
-            raise UndeclaredMessage(
-                f"Message {full_name!r} from {sender!r} is declared as {disclosure.type.__name__}, "
-                f"but {type(value).__name__} came.",
-                sender,
-            )
-        self._transcript.seen(self.me, sender, full_name, kind_of(value), frame)
-        return value
-
-    def _known(self, peer: str) -> None:
+    def _check_peer(self, peer: str) -> None:
         if peer not in self.peers:
             known = ", ".join(repr(party) for party in self.peers) or "none"
             raise ChannelError(f"{self.me!r} has no peer {peer!r}; its peers are {known}.", peer)
 
     def _declared(self, peer: str, name: str) -> Disclosure:
-        self._known(peer)
+        self._check_peer(peer)
         if name not in self._speaks:
             raise UndeclaredMessage(
                 f"Message {name!r} between {self.me!r} and {peer!r} is not among the declared "
@@ -194,3 +159,42 @@ class PartyChannel:
                 peer,
             )
         return self._speaks[name]
+
+
+def expect_array(
+    value: Wire, *, sender: str, name: str, holds: str, shape: tuple[int | None, ...]
+) -> Array:
+    """``value`` as an array of that content and shape (None: any length), else ProtocolError."""
+    if not isinstance(value, np.ndarray):
+        raise ProtocolError(
+            f"Party {sender!r} sent {type(value).__name__} as {name!r}; expected an array.", sender
+        )
+    fits = value.dtype.kind in _KINDS[holds] and (holds != "bytes" or value.dtype == np.uint8)
+    if not fits:
+        raise ProtocolError(
+            f"Party {sender!r} sent {name!r} as {value.dtype}; expected {holds} values.", sender
+        )
+    if len(value.shape) != len(shape) or any(
+        wanted is not None and wanted != got for wanted, got in zip(shape, value.shape, strict=True)
+    ):
+        wanted_text = " × ".join("any" if length is None else str(length) for length in shape)
+        raise ProtocolError(
+            f"Party {sender!r} sent {name!r} with shape {value.shape}; expected {wanted_text}.",
+            sender,
+        )
+    if holds == "float" and not np.isfinite(value).all():
+        raise ProtocolError(
+            f"Party {sender!r} sent {name!r} with numbers that are not finite.", sender
+        )
+    return value
+
+
+def expect_integer(value: Wire, *, sender: str, name: str, low: int, high: int) -> int:
+    """``value`` as an integer between ``low`` and ``high``, else ProtocolError."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ProtocolError(
+            f"Party {sender!r} sent {value!r:.60} as {name!r}; expected an integer from {low} "
+            f"to {high}.",
+            sender,
+        )
+    return value

@@ -54,7 +54,7 @@ class Station:
         raise NotImplementedError
 
     def open(self, session: bytes, peers: tuple[str, ...]) -> RelayedTransport:
-        """The transport of one session; what peers sent before it was opened is there."""
+        """The transport of one session; it already holds what peers sent before it was opened."""
         missing = [peer for peer in peers if peer not in self._proxies]
         if missing:
             raise ChannelError(f"Party {missing[0]!r} does not take part in this run.", missing[0])
@@ -69,7 +69,7 @@ class Station:
         return transport
 
     def _carry(self, peer: str, envelope: Envelope) -> None:
-        seconds = CALL_SECONDS + len(envelope) / 1_000_000  # a slow line carries a MB a second
+        seconds = CALL_SECONDS + len(envelope) / 1_000_000  # a slow line carries 1 MB per second
         _call(lambda: self._proxies[peer](secure=self.secure, timeout=seconds).deliver(envelope))
 
     def _probe(self, peer: str) -> None:

@@ -3,104 +3,114 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from vfsl.channel.waiting import Wait, WaitGraph
-from vfsl.errors import Deadlock, PeerClosed, PeerFailed, TimedOut
-
-
-class Hub:
-    """The queues between all parties of one run, and who has ended or failed."""
-
-    def __init__(self, parties: tuple[str, ...]) -> None:
-        self.parties = parties
-        # One lock, and a bell for each party: a message wakes nobody but its receiver.
-        self._lock = threading.Lock()
-        self._bells = {party: threading.Condition(self._lock) for party in parties}
-        self._queues: dict[tuple[str, str], deque[bytes]] = defaultdict(deque)
-        self._posted: dict[str, Counter[str]] = {party: Counter() for party in parties}
-        self._taken: dict[str, Counter[str]] = {party: Counter() for party in parties}
-        self._waits = WaitGraph()
-        self._ended: set[str] = set()
-        self._failed: tuple[str, str] | None = None
-        self._deadlock: str | None = None
-
-    def transport(self, party: str) -> MemoryTransport:
-        return MemoryTransport(self, party)
-
-    def post(self, sender: str, to: str, frame: bytes) -> None:
-        with self._lock:
-            self._queues[sender, to].append(frame)
-            self._posted[sender][to] += 1
-            self._bells[to].notify_all()
-
-    def take(self, party: str, sender: str, name: str, timeout: float | None) -> bytes:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        queue = self._queues[sender, party]
-        with self._lock:
-            while not queue:
-                self._raise_if_hopeless(party, sender, name)
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise TimedOut(
-                        f"{party!r} waited {timeout:g} s for {name!r} from {sender!r}.", sender
-                    )
-                self._bells[party].wait(left)
-            self._waits.clear(party)
-            self._taken[party][sender] += 1
-            return queue.popleft()
-
-    def end(self, party: str) -> None:
-        with self._lock:
-            self._ended.add(party)
-            self._wake_all()
-
-    def fail(self, party: str, reason: str) -> None:
-        """Note the first failure; all parties that wait learn who it was."""
-        with self._lock:
-            if self._failed is None:
-                self._failed = (party, reason)
-            self._wake_all()
-
-    def unread(self) -> tuple[str, str, int] | None:
-        """A sender and receiver with messages that nobody took."""
-        for (sender, receiver), queue in self._queues.items():
-            if queue:
-                return sender, receiver, len(queue)
-        return None
-
-    def _raise_if_hopeless(self, party: str, sender: str, name: str) -> None:
-        if self._failed is not None:
-            culprit, reason = self._failed
-            raise PeerFailed(f"Party {culprit!r} failed ({reason}); {party!r} stops.", culprit)
-        if sender in self._ended:
-            raise PeerClosed(
-                f"Party {sender!r} ended without sending {name!r} to {party!r}.", sender
-            )
-        wait = Wait(sender, name, self._taken[party][sender], dict(self._posted[party]))
-        ring = self._waits.wait(party, wait)
-        if ring is not None:
-            self._deadlock = f"The parties wait for each other: {self._waits.describe(ring)}."
-            self._wake_all()
-        if self._deadlock is not None:
-            raise Deadlock(self._deadlock, sender)
-
-    def _wake_all(self) -> None:
-        for bell in self._bells.values():
-            bell.notify_all()
+from vfsl.channel.transport import (
+    Failed,
+    Mailbox,
+    Transport,
+    Venue,
+    Wait,
+    WaitGraph,
+    find_cause,
+    refuse_unread,
+)
 
 
-class MemoryTransport:
+class MemoryTransport(Mailbox):
     """One party's end of a hub."""
 
-    def __init__(self, hub: Hub, me: str) -> None:
-        self.me = me
-        self.peers = tuple(party for party in hub.parties if party != me)
+    report_after = 0.0
+
+    def __init__(self, me: str, hub: Hub) -> None:
+        # One lock for all, and a bell for each party: a message wakes nobody but its receiver.
+        peers = tuple(party for party in hub.parties if party != me)
+        super().__init__(me, peers, threading.Condition(hub.lock))
         self._hub = hub
 
     def post(self, to: str, frame: bytes) -> None:
-        self._hub.post(self.me, to, frame)
+        receiver = self._hub.transport(to)
+        with receiver._changed:
+            receiver._inbox[self.me].append(frame)
+            self._posted[to] += 1
+            receiver._changed.notify_all()
 
-    def take(self, sender: str, name: str, timeout: float | None) -> bytes:
-        return self._hub.take(self.me, sender, name, timeout)
+    def count_unread(self, sender: str) -> int:
+        return len(self._inbox[sender])
+
+    def _report(self, wait: Wait) -> None:
+        self._hub.note_wait(self.me, wait)
+
+
+class Hub:
+    """The transports of all parties that talk in this process."""
+
+    def __init__(self, parties: tuple[str, ...]) -> None:
+        self.parties = parties
+        self.lock = threading.RLock()
+        self._waits = WaitGraph()
+        self._failed: Failed | None = None
+        self._transports = {party: MemoryTransport(party, self) for party in parties}
+
+    def transport(self, party: str) -> MemoryTransport:
+        return self._transports[party]
+
+    def end(self, party: str) -> None:
+        self._tell("ended", party)
+
+    def fail(self, party: str, reason: str) -> None:
+        """Note the first failure; all parties that wait learn who it was."""
+        with self.lock:
+            self._failed = self._failed or Failed(party, reason)
+            self._tell("failed", self._failed)
+
+    def note_wait(self, party: str, wait: Wait) -> None:
+        ring = self._waits.add(party, wait)
+        if ring is not None:
+            self._tell("deadlock", self._waits.describe(ring))
+
+    def refuse_unread(self) -> None:
+        for receiver, transport in self._transports.items():
+            for sender in transport.peers:
+                refuse_unread(receiver, sender, transport.count_unread(sender))
+
+    def _tell(self, what: str, value: Any) -> None:
+        with self.lock:
+            for transport in self._transports.values():
+                transport.learn(what, value)
+
+
+def _play(bodies: Mapping[str, Callable[[Transport], Any]]) -> dict[str, Any]:
+    hub = Hub(tuple(bodies))
+    results: dict[str, Any] = {}
+    errors: list[BaseException] = []
+
+    def work(party: str) -> None:
+        try:
+            results[party] = bodies[party](hub.transport(party))
+            hub.end(party)
+        except BaseException as error:
+            errors.append(error)
+            hub.fail(party, type(error).__name__)
+
+    threads = [
+        threading.Thread(target=work, args=(party,), name=f"vfsl {party}", daemon=True)
+        for party in bodies
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        # Ctrl-C: parties that wait stop now, those that compute stop at their next message.
+        hub.fail("this run", "interrupted")
+        raise
+    if errors:
+        raise find_cause(errors)
+    hub.refuse_unread()
+    return {party: results[party] for party in bodies}
+
+
+MEMORY = Venue(_play, shares_memory=True)

@@ -1,4 +1,4 @@
-"""Notes between the parties of a relayed run: who waits, gets on, has ended, has failed.
+"""Notes between the parties of a relayed run: who waits, works, has ended, has failed.
 
 Holds   each pair of parties: keys for their notes, from the same handshake as those of their
         frames, and a number for each note. The relay: none of it.
@@ -14,16 +14,15 @@ or believed openly, and once a sealed note has come, nothing at all.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
 from vfsl.channel import wire
-from vfsl.channel.transport import NoteKeys
-from vfsl.channel.waiting import Wait
+from vfsl.channel.sealing import NoteSession
+from vfsl.channel.transport import RELAY, Failed, Wait
 from vfsl.errors import WireError
 
-RELAY = "the relay"
 _LIMIT = 1 << 14  # bytes of a note
 _EARLY = 64  # sealed notes of a peer that wait for its keys; the latest count
 _LONGEST = 200  # characters of a reason
@@ -32,28 +31,14 @@ _MOST = 1 << 62
 
 @dataclass(frozen=True)
 class Working:
-    """The sender gets on."""
+    """The sender makes progress."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The sender has ended well, and has posted so many frames to the receiver."""
+    """The sender has ended well, having posted this many frames to the receiver."""
 
     posted: int
-
-
-@dataclass(frozen=True)
-class Failed:
-    """Somebody has failed, and why; not ``sure`` where the relay may have made that up."""
-
-    culprit: str
-    reason: str
-    sure: bool = True
-
-    @property
-    def named(self) -> str:
-        """Whom to name."""
-        return self.culprit if self.sure or self.culprit == RELAY else f"{RELAY} or {self.culprit}"
 
 
 Note = Working | Ended | Failed | Wait
@@ -76,15 +61,15 @@ class Notebook:
 
     def __init__(self, me: str, peers: tuple[str, ...]) -> None:
         self._parties = frozenset((me, *peers))
-        self._keys: dict[str, NoteKeys] = {}
+        self._keys: dict[str, NoteSession] = {}
         self._heard: set[str] = set()  # peers of whom a sealed note has come: they have keys
         self._early = {peer: deque[tuple[int, bytes]](maxlen=_EARLY) for peer in peers}
 
     def has_keys(self, peer: str) -> bool:
         return peer in self._keys
 
-    def add_keys(self, peer: str, keys: NoteKeys) -> list[Note]:
-        """From now on notes are sealed; those of the peer that were waiting for its keys."""
+    def add_keys(self, peer: str, keys: NoteSession) -> list[Note]:
+        """Seal notes from now on; returns those of the peer that were waiting for its keys."""
         self._keys[peer] = keys
         early, self._early[peer] = self._early[peer], deque(maxlen=_EARLY)
         notes = [self.read(peer, Written(True, number, content)) for number, content in early]
@@ -92,7 +77,7 @@ class Notebook:
 
     def write(self, peer: str, note: Note) -> list[Written]:
         """What to carry to a peer for it to hear this; nothing if it may not be said yet."""
-        content, written = _packed(note), []
+        content, written = _pack(note), []
         if peer in self._keys:
             number, sealed = self._keys[peer].seal(content)
             written.append(Written(True, number, sealed))
@@ -113,18 +98,18 @@ class Notebook:
         if content is None:
             return None
         self._heard.add(sender)
-        return _unpacked(content, self._parties)
+        return _unpack(content, self._parties)
 
     def _read_open(self, sender: str, content: bytes) -> Note | None:
         if sender in self._heard:
             return None  # the sender seals its notes by now: the relay has kept it, or made it
-        note = _unpacked(content, self._parties)
+        note = _unpack(content, self._parties)
         if not isinstance(note, Failed):
             raise WireError("A note that must be sealed came open.", sender)
         return replace(note, sure=False)
 
 
-def _packed(note: Note) -> bytes:
+def _pack(note: Note) -> bytes:
     match note:
         case Wait():
             facts = {"for": note.sender, "taken": note.taken, "posted": dict(note.posted)}
@@ -138,22 +123,6 @@ def _packed(note: Note) -> bytes:
             return wire.encode("working", {})
 
 
-def _unpacked(content: bytes, parties: Collection[str]) -> Note:
-    """The note, every field of which is as expected; else WireError."""
-    kind, facts = wire.decode(content)
-    if not isinstance(facts, dict) or set(facts) != _FIELDS.get(kind):
-        raise WireError("A note has other fields than expected.")
-    match kind:
-        case "waiting":
-            return _wait(facts, parties)
-        case "ended":
-            return Ended(_count(facts["posted"]))
-        case "failed":
-            return _failure(facts, parties)
-        case _:
-            return Working()
-
-
 _FIELDS = {
     "waiting": {"for", "taken", "posted"},
     "ended": {"posted"},
@@ -162,30 +131,40 @@ _FIELDS = {
 }
 
 
-def _wait(facts: Mapping[str, Any], parties: Collection[str]) -> Wait:
-    sender, posted = _party(facts["for"], parties), facts["posted"]
-    if not isinstance(posted, dict):
-        raise WireError("A note of a wait has no counts.")
-    counts = {_party(peer, parties): _count(number) for peer, number in posted.items()}
-    return Wait(sender, "a message", _count(facts["taken"]), counts)
+def _unpack(content: bytes, parties: Collection[str]) -> Note:
+    """The note, every field of which is as expected; else WireError."""
+    kind, facts = wire.decode(content)
+    if not isinstance(facts, dict) or set(facts) != _FIELDS.get(kind):
+        raise WireError("A note has other fields than expected.")
+    match kind:
+        case "waiting":
+            sender, posted = _read_party(facts["for"], parties), facts["posted"]
+            if not isinstance(posted, dict):
+                raise WireError("A note of a wait has no counts.")
+            counts = {
+                _read_party(peer, parties): _read_count(number) for peer, number in posted.items()
+            }
+            return Wait(sender, "a message", _read_count(facts["taken"]), counts)
+        case "ended":
+            return Ended(_read_count(facts["posted"]))
+        case "failed":
+            reason, sure = facts["reason"], facts["sure"]
+            if not isinstance(reason, str) or len(reason) > _LONGEST or not reason.isprintable():
+                raise WireError("A note of a failure has no readable reason.")
+            if not isinstance(sure, bool):
+                raise WireError("A note of a failure does not say whether it is sure.")
+            return Failed(_read_party(facts["culprit"], {*parties, RELAY}), reason, sure)
+        case _:
+            return Working()
 
 
-def _failure(facts: Mapping[str, Any], parties: Collection[str]) -> Failed:
-    reason, sure = facts["reason"], facts["sure"]
-    if not isinstance(reason, str) or len(reason) > _LONGEST or not reason.isprintable():
-        raise WireError("A note of a failure has no readable reason.")
-    if not isinstance(sure, bool):
-        raise WireError("A note of a failure does not say whether it is sure.")
-    return Failed(_party(facts["culprit"], {*parties, RELAY}), reason, sure)
-
-
-def _party(value: Any, parties: Collection[str]) -> str:
+def _read_party(value: Any, parties: Collection[str]) -> str:
     if not isinstance(value, str) or value not in parties:
         raise WireError("A note names a party that takes no part.")
     return value
 
 
-def _count(value: Any) -> int:
+def _read_count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
         raise WireError("A note has a count that is none.")
     return value

@@ -13,43 +13,43 @@ import pickle
 import signal
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from functools import partial
 from itertools import combinations
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
 from typing import Any
 
-from vfsl.channel.transport import Transport
-from vfsl.channel.waiting import Wait, WaitGraph, late_message, wait_for_frame
+from vfsl.channel.transport import (
+    Failed,
+    Mailbox,
+    Transport,
+    Venue,
+    Wait,
+    WaitGraph,
+    closed_before_sending,
+    find_cause,
+    refuse_unread,
+)
 from vfsl.channel.wire import MAX_BYTES
-from vfsl.errors import ChannelError, Deadlock, PeerClosed, PeerFailed, VfslError
+from vfsl.errors import PeerFailed, VfslError
 
 Body = Callable[[Transport], Any]
 
 _FRAME_LIMIT = MAX_BYTES + (1 << 16)
-_REPORT_AFTER = 0.2  # seconds of waiting before a party bothers the parent
 _GRACE = 10.0  # seconds that the others get to stop after a failure
 
 
-class PipeTransport:
+class PipeTransport(Mailbox):
     """One party's pipes to its peers; a thread per peer drains them, so that senders never wait."""
 
+    report_after = 0.2
+
     def __init__(self, me: str, links: Mapping[str, Connection], control: Connection) -> None:
-        self.me = me
-        self.peers = tuple(links)
+        super().__init__(me, tuple(links))
         self._links = links
         self._control = control
         self._control_lock = threading.Lock()
-        self._changed = threading.Condition()
-        self._queues: dict[str, deque[bytes]] = {peer: deque() for peer in links}
         self._drained: set[str] = set()
-        self._ended: set[str] = set()
-        self._failed: tuple[str, str] | None = None
-        self._deadlock: str | None = None
-        self._posted: Counter[str] = Counter()
-        self._taken: Counter[str] = Counter()
         for peer in links:
             threading.Thread(target=self._drain, args=(peer,), daemon=True).start()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -58,30 +58,14 @@ class PipeTransport:
         try:
             self._links[to].send_bytes(frame)
         except OSError:
-            self._raise_for_lost_peer(to)
+            # A pipe broke: wait for the parent's word on what became of the peer.
+            with self._changed:
+                self._changed.wait_for(lambda: self._failed or to in self._ended, timeout=_GRACE)
+                self._raise_if_failed()
+            raise closed_before_sending(self.me, to) from None
         self._posted[to] += 1
 
-    def take(self, sender: str, name: str, timeout: float | None) -> bytes:
-        queue = self._queues[sender]
-
-        def report() -> None:
-            wait = Wait(sender, name, self._taken[sender], dict(self._posted))
-            self.report("waiting", wait)
-
-        with self._changed:
-            wait_for_frame(
-                queue,
-                self._changed,
-                timeout,
-                late=partial(late_message, self.me, sender, name),
-                check=lambda: self._raise_if_hopeless(sender, name),
-                report=report,
-                report_after=_REPORT_AFTER,
-            )
-            self._taken[sender] += 1
-            return queue.popleft()
-
-    def report(self, what: str, value: Any) -> None:
+    def tell_parent(self, what: str, value: Any) -> None:
         """Tell the parent; if it is gone, nobody is left to tell."""
         with self._control_lock, contextlib.suppress(OSError):
             self._control.send((what, value))
@@ -90,12 +74,18 @@ class PipeTransport:
         """How many messages were posted to each peer, and taken from each."""
         return dict(self._posted), dict(self._taken)
 
+    def _report(self, wait: Wait) -> None:
+        self.tell_parent("waiting", wait)
+
+    def _is_closed(self, sender: str) -> bool:
+        return sender in self._ended and sender in self._drained
+
     def _drain(self, peer: str) -> None:
         with contextlib.suppress(EOFError, OSError):
             while True:
                 frame = self._links[peer].recv_bytes(_FRAME_LIMIT)
                 with self._changed:
-                    self._queues[peer].append(frame)
+                    self._inbox[peer].append(frame)
                     self._changed.notify_all()
         with self._changed:
             self._drained.add(peer)
@@ -104,66 +94,8 @@ class PipeTransport:
     def _listen(self) -> None:
         with contextlib.suppress(EOFError, OSError):
             while True:
-                what, value = self._control.recv()
-                with self._changed:
-                    if what == "ended":
-                        self._ended.add(value)
-                    elif what == "failed" and self._failed is None:
-                        self._failed = value
-                    elif what == "deadlock":
-                        self._deadlock = value
-                    self._changed.notify_all()
-        with self._changed:
-            self._failed = self._failed or ("parent process", "it is gone")
-            self._changed.notify_all()
-
-    def _raise_if_hopeless(self, sender: str, name: str) -> None:
-        if self._failed is not None:
-            culprit, reason = self._failed
-            raise PeerFailed(f"Party {culprit!r} failed ({reason}); {self.me!r} stops.", culprit)
-        if self._deadlock is not None:
-            raise Deadlock(self._deadlock, sender)
-        if sender in self._ended and sender in self._drained:
-            raise PeerClosed(
-                f"Party {sender!r} ended without sending {name!r} to {self.me!r}.", sender
-            )
-
-    def _raise_for_lost_peer(self, to: str) -> None:
-        """A pipe broke: wait for the parent's word on what became of the peer."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._failed or to in self._ended, timeout=_GRACE)
-            if self._failed is not None:
-                culprit, reason = self._failed
-                raise PeerFailed(
-                    f"Party {culprit!r} failed ({reason}); {self.me!r} stops.", culprit
-                )
-        raise PeerClosed(f"Party {to!r} ended before {self.me!r} could send to it.", to)
-
-
-def run_processes(bodies: Mapping[str, Body]) -> dict[str, Any]:
-    """Run each body in a process of its own over a transport; results by party.
-
-    The error of the party that failed first is raised here; its peers stop with PeerFailed.
-    """
-    context = multiprocessing.get_context("spawn")
-    links: dict[str, dict[str, Connection]] = {party: {} for party in bodies}
-    for one, other in combinations(bodies, 2):
-        links[one][other], links[other][one] = context.Pipe()
-    parent = _Parent()
-    try:
-        for party, body in bodies.items():
-            own_end, child_end = context.Pipe()
-            process = context.Process(
-                target=_party, args=(party, body, links[party], child_end), name=f"vfsl {party}"
-            )
-            process.start()
-            parent.add(party, process, own_end)
-            # Only the child may keep its ends open: then its death closes them for everybody.
-            for end in (child_end, *links[party].values()):
-                end.close()
-        return parent.watch()
-    finally:
-        parent.stop()
+                self.learn(*self._control.recv())
+        self.learn("failed", Failed("parent process", "it is gone"))
 
 
 class _Parent:
@@ -192,12 +124,12 @@ class _Parent:
             if timeout is not None and timeout <= 0:
                 break
             ready = {waiting_on[item] for item in wait_for_any(list(waiting_on), timeout)}
-            for party in ready:
-                if self._hear(party):
-                    running.discard(party)
+            running -= {party for party in ready if self._hear(party)}
         if self._errors:
-            raise _first_cause(self._errors)
-        self._refuse_unread()
+            raise find_cause(self._errors.values())
+        for sender, posted in self._posted.items():
+            for receiver, count in posted.items():
+                refuse_unread(receiver, sender, count - self._taken[receiver].get(sender, 0))
         return {party: self._results[party] for party in self._processes}
 
     def stop(self) -> None:
@@ -208,18 +140,6 @@ class _Parent:
                 process.join()
             self._controls[party].close()
             process.close()
-
-    def _refuse_unread(self) -> None:
-        """A message that nobody took means that the roles do not fit each other."""
-        for sender, posted in self._posted.items():
-            for receiver, count in posted.items():
-                left = count - self._taken[receiver].get(sender, 0)
-                if left:
-                    raise ChannelError(
-                        f"{receiver!r} ended with {left} messages of {sender!r} that it never "
-                        "received.",
-                        sender,
-                    )
 
     def _hear(self, party: str) -> bool:
         """Handle one report of a party; True if it was its last."""
@@ -237,10 +157,9 @@ class _Parent:
             self._fail(party, error, "its process died")
             return True
         if what == "waiting":
-            ring = self._waits.wait(party, value)
+            ring = self._waits.add(party, value)
             if ring is not None:
-                text = f"The parties wait for each other: {self._waits.describe(ring)}."
-                self._tell("deadlock", text)
+                self._tell("deadlock", self._waits.describe(ring))
             return False
         if what == "result":
             self._results[party], self._posted[party], self._taken[party] = value
@@ -253,7 +172,7 @@ class _Parent:
         self._errors[party] = error
         if self._give_up is None:
             self._give_up = time.monotonic() + _GRACE
-            self._tell("failed", (party, reason))
+            self._tell("failed", Failed(party, reason))
 
     def _tell(self, what: str, value: Any) -> None:
         for control in self._controls.values():
@@ -261,27 +180,44 @@ class _Parent:
                 control.send((what, value))
 
 
-def _first_cause(errors: Mapping[str, BaseException]) -> BaseException:
-    """The first error that is not merely the echo of another party's."""
-    for error in errors.values():
-        if not isinstance(error, PeerFailed):
-            return error
-    return next(iter(errors.values()))
+def _play(bodies: Mapping[str, Body]) -> dict[str, Any]:
+    context = multiprocessing.get_context("spawn")
+    links: dict[str, dict[str, Connection]] = {party: {} for party in bodies}
+    for one, other in combinations(bodies, 2):
+        links[one][other], links[other][one] = context.Pipe()
+    parent = _Parent()
+    try:
+        for party, body in bodies.items():
+            own_end, child_end = context.Pipe()
+            process = context.Process(
+                target=_be_party, args=(party, body, links[party], child_end), name=f"vfsl {party}"
+            )
+            process.start()
+            parent.add(party, process, own_end)
+            # Only the child may keep its ends open: then its death closes them for everybody.
+            for end in (child_end, *links[party].values()):
+                end.close()
+        return parent.watch()
+    finally:
+        parent.stop()
 
 
-def _party(me: str, body: Body, links: dict[str, Connection], control: Connection) -> None:
+def _be_party(me: str, body: Body, links: dict[str, Connection], control: Connection) -> None:
     """The main function of a party's process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     transport = PipeTransport(me, links, control)
     try:
-        transport.report("result", (body(transport), *transport.counts()))
+        transport.tell_parent("result", (body(transport), *transport.counts()))
     except BaseException as error:
-        transport.report("error", _picklable(error))
+        transport.tell_parent("error", _make_picklable(error))
 
 
-def _picklable(error: BaseException) -> BaseException:
+def _make_picklable(error: BaseException) -> BaseException:
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
         return VfslError(f"{type(error).__name__}: {error}")
     return error
+
+
+PROCESSES = Venue(_play, shares_memory=False)

@@ -1,11 +1,11 @@
 """A transport over an engine that hands envelopes from party to party through a relay.
 
-An envelope holds a part of a frame, or a note of this transport: who waits (counts, no names), gets
-on, has ended, has failed. Frames are sealed above this file (sealing.py), and so are notes from the
-handshake on (notes.py): the relay sees sizes, counts and timing. It can drop and delay envelopes,
-let a party look absent and stop the run. Whatever it makes or changes is refused, and the run stops
-naming "the relay or X", since either may have done it. Envelopes of a pair are carried one after
-the other, each until the peer's process has it.
+An envelope holds a part of a frame, or a note of this transport: who waits (counts, no names),
+works, has ended, has failed. Frames are sealed above this file (sealing.py), and so are notes from
+the handshake on (notes.py): the relay sees sizes, counts and timing. It can drop and delay
+envelopes, make a party look absent and stop the run. Whatever it makes or changes is refused, and
+the run stops naming "the relay or X", since either may have done it. Envelopes of a pair are
+carried one after the other; the next one leaves when the peer's process has the one before.
 """
 
 from __future__ import annotations
@@ -15,29 +15,27 @@ import queue
 import struct
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from vfsl.channel import wire
-from vfsl.channel.notes import RELAY, Ended, Failed, Note, Notebook, Working, Written
-from vfsl.channel.transport import NoteKeys
-from vfsl.channel.waiting import Wait, WaitGraph, late_message, wait_for_frame
-from vfsl.errors import (
-    ChannelError,
-    Deadlock,
-    PeerClosed,
-    PeerFailed,
-    Unauthentic,
-    VfslError,
-    WireError,
+from vfsl.channel.notes import Ended, Note, Notebook, Working, Written
+from vfsl.channel.sealing import NoteSession
+from vfsl.channel.transport import (
+    RELAY,
+    Failed,
+    Mailbox,
+    Wait,
+    WaitGraph,
+    closed_before_sending,
+    refuse_unread,
 )
+from vfsl.errors import ChannelError, Unauthentic, VfslError, WireError
 from vfsl.values import Array
 
-# The engine carries arrays faster than bytes from about here on (measured), and in bounded pieces.
+# The engine carries arrays faster than bytes from about here on (measured), and in bounded parts.
 ARRAY_FROM = 10_000_000
 PART_BYTES = 32 << 20
 
@@ -46,9 +44,8 @@ _MAGIC, _VERSION = b"VE", 2
 _DATA, _SEALED_NOTE, _OPEN_NOTE = range(3)
 _FRAME_LIMIT = wire.MAX_BYTES + (1 << 16)
 _AHEAD = 8  # envelopes that may wait to be carried before ``post`` waits
-_REPORT_AFTER = 1.0  # seconds of waiting before a party tells the others
 _PROBE_EVERY = 1.5
-_WORKING_EVERY = 10.0  # how often a party that gets on says so to all
+_WORKING_EVERY = 10.0  # seconds between two notes of a party that makes progress
 CALL_SECONDS = 4.0
 _GONE_SECONDS = 4.0  # calls that fail at once: nobody is there
 _SILENT_SECONDS = 60.0  # calls that are not answered: the peer may be busy, or far
@@ -72,7 +69,7 @@ class Unreachable(Exception):
         self.gone = gone
 
 
-class RelayedTransport:
+class RelayedTransport(Mailbox):
     """One party's frames to and from its peers; a thread per peer carries, another one probes.
 
     Parameters
@@ -87,6 +84,8 @@ class RelayedTransport:
         Whether there is a connection to the relay.
     """
 
+    report_after = 1.0
+
     def __init__(
         self,
         me: str,
@@ -96,28 +95,21 @@ class RelayedTransport:
         probe: Callable[[str], None],
         relayed: Callable[[], bool],
     ) -> None:
-        self.me = me
-        self.peers = peers
+        super().__init__(me, peers)
         self.session = session
         self._carry, self._probe, self._relayed = carry, probe, relayed
-        self._changed = threading.Condition()
-        self._inbox: dict[str, deque[bytes]] = {peer: deque() for peer in peers}
         self._parts: dict[str, list[bytes]] = {peer: [] for peer in peers}
         self._next: dict[str, tuple[int, int]] = dict.fromkeys(peers, (0, 0))
         self._outbox: dict[str, queue.Queue[Envelope | None]] = {
             peer: queue.Queue() for peer in peers
         }
-        self._posted: Counter[str] = Counter()
-        self._taken: Counter[str] = Counter()
         self._waits = WaitGraph()
-        self._ended: dict[str, int] = {}  # how many frames each ended peer has posted to us
-        self._failed: Failed | None = None
+        self._frames_at_end: dict[str, int] = {}  # how many each ended peer has posted to us
         self._notes = Notebook(me, peers)
         self._writing = threading.Lock()  # notes leave in the order of their numbers
         self.on_failure: OnFailure | None = None
-        self._deadlock: str | None = None
-        self._active = False  # whether this party has got on since it last said so
-        self._heard = time.monotonic()  # when a peer was last heard to get on
+        self._active = False  # whether this party has made progress since it last said so
+        self._heard = time.monotonic()
         self._met = dict.fromkeys(peers, 0.0)  # when each peer was last there
         self._done = threading.Event()
         self._threads = [
@@ -138,8 +130,8 @@ class RelayedTransport:
         with self._changed:
             self._raise_if_failed()
             if to in self._ended:
-                raise PeerClosed(f"Party {to!r} ended before {self.me!r} could send to it.", to)
-        for envelope in _envelopes(self.session, self._posted[to], frame):
+                raise closed_before_sending(self.me, to)
+        for envelope in _make_envelopes(self.session, self._posted[to], frame):
             while self._outbox[to].qsize() >= _AHEAD:
                 with self._changed:
                     self._raise_if_failed()
@@ -149,25 +141,12 @@ class RelayedTransport:
         self._active = True
 
     def take(self, sender: str, name: str, timeout: float | None) -> bytes:
-        frames = self._inbox[sender]
-        with self._changed:
-            wait_for_frame(
-                frames,
-                self._changed,
-                timeout,
-                late=partial(late_message, self.me, sender, name),
-                check=lambda: self._raise_if_hopeless(sender, name),
-                report=lambda: self._report_wait(sender),
-                report_after=_REPORT_AFTER,
-                heard=lambda: self._heard,
-            )
-            self._waits.clear(self.me)
-            self._taken[sender] += 1
-            self._active = True
-            return frames.popleft()
+        frame = super().take(sender, name, timeout)
+        self._active = True
+        return frame
 
     def progress(self) -> None:
-        """Say that this party gets on, though it sends nothing: who waits goes on waiting."""
+        """Say that this party makes progress, though it sends nothing: others keep waiting."""
         self._active = True
 
     # ---- the end ------------------------------------------------------------------------------
@@ -187,13 +166,8 @@ class RelayedTransport:
                 while len(self._ended) < len(self.peers):
                     self._raise_if_failed()
                     self._changed.wait()
-            for peer, posted in self._ended.items():
-                if posted > self._taken[peer]:
-                    raise ChannelError(
-                        f"{self.me!r} ended with {posted - self._taken[peer]} messages of {peer!r} "
-                        "that it never received.",
-                        peer,
-                    )
+            for peer, posted in self._frames_at_end.items():
+                refuse_unread(self.me, peer, posted - self._taken[peer])
         except VfslError as error:
             self.abandon(error)
             raise
@@ -223,7 +197,7 @@ class RelayedTransport:
         with self._changed:
             self._met[sender] = time.monotonic()
             try:
-                kind, number, part, parts, content = _opened(envelope)
+                kind, number, part, parts, content = _open_envelope(envelope)
                 if kind == _DATA:
                     self._accept_part(sender, number, part, parts, content)
                     self._heard = time.monotonic()
@@ -234,7 +208,7 @@ class RelayedTransport:
                 self._refuse(sender)
             self._changed.notify_all()
 
-    def seal_notes(self, peer: str, keys: NoteKeys) -> None:
+    def seal_notes(self, peer: str, keys: NoteSession) -> None:
         """The handshake with a peer has ended: notes between the two are sealed from now on."""
         with self._changed:
             try:
@@ -256,13 +230,14 @@ class RelayedTransport:
             case Ended():
                 if (note.posted, 0) != self._next[sender]:
                     raise WireError(f"Frames of {sender!r} are missing at its end.", sender)
-                self._ended[sender] = note.posted
+                self._ended.add(sender)
+                self._frames_at_end[sender] = note.posted
             case Failed():
                 self._set_failed(note)
         self._heard = time.monotonic()
 
     def _refuse(self, sender: str) -> None:
-        """Something is not as the sender makes it; who has made it so cannot be known."""
+        """Something is not as its sender makes it; nobody can tell who has changed it."""
         self._set_failed(Failed(sender, "an envelope was refused", sure=False))
 
     def _accept_part(self, sender: str, number: int, part: int, parts: int, content: bytes) -> None:
@@ -280,30 +255,16 @@ class RelayedTransport:
 
     # ---- who waits, who is lost ---------------------------------------------------------------
 
-    def _report_wait(self, sender: str) -> None:
-        wait = Wait(sender, "a message", self._taken[sender], dict(self._posted))
+    def _report(self, wait: Wait) -> None:
+        unnamed = replace(wait, name="a message")
         for peer in self.peers:
-            self._tell(peer, wait)
-        self._note_wait(self.me, wait)
+            self._tell(peer, unnamed)
+        self._note_wait(self.me, unnamed)
 
     def _note_wait(self, party: str, wait: Wait) -> None:
-        ring = self._waits.wait(party, wait)
+        ring = self._waits.add(party, wait)
         if ring is not None and self.me in ring:
-            self._deadlock = f"The parties wait for each other: {self._waits.describe(ring)}."
-
-    def _raise_if_failed(self) -> None:
-        if self._failed is not None:
-            culprit, reason = self._failed.named, self._failed.reason
-            raise PeerFailed(f"Party {culprit!r} failed ({reason}); {self.me!r} stops.", culprit)
-
-    def _raise_if_hopeless(self, sender: str, name: str) -> None:
-        self._raise_if_failed()
-        if sender in self._ended:
-            raise PeerClosed(
-                f"Party {sender!r} ended without sending {name!r} to {self.me!r}.", sender
-            )
-        if self._deadlock is not None:
-            raise Deadlock(self._deadlock, sender)
+            self._deadlock = self._waits.describe(ring)
 
     def _send_to(self, peer: str) -> None:
         """Carry this peer's envelopes one after the other, so that they stay in order."""
@@ -347,7 +308,7 @@ class RelayedTransport:
                 return
 
     def _say_progress(self) -> None:
-        """Tell all peers every now and then that this party gets on, while it does."""
+        """While this party makes progress, tell all peers so every now and then."""
         while not self._done.wait(_WORKING_EVERY):
             if self._active:
                 self._active = False
@@ -381,7 +342,7 @@ class RelayedTransport:
             self._changed.notify_all()
 
     def _set_failed(self, failed: Failed) -> None:
-        """The first failure counts; who listens hears of it even while the party computes.
+        """The first failure counts; whoever listens hears of it even while the party computes.
 
         What was in doubt is sure once the same is said by a sealed note.
         """
@@ -414,7 +375,7 @@ class Trouble:
         return sure or now - self._since >= _SILENT_SECONDS
 
 
-def _envelopes(session: bytes, number: int, frame: bytes) -> Iterator[Envelope]:
+def _make_envelopes(session: bytes, number: int, frame: bytes) -> Iterator[Envelope]:
     """A frame in parts that the engine likes: bytes while small, arrays of bytes when large."""
     parts = max(1, -(-len(frame) // PART_BYTES))
     for part in range(parts):
@@ -424,7 +385,7 @@ def _envelopes(session: bytes, number: int, frame: bytes) -> Iterator[Envelope]:
         yield np.frombuffer(whole, dtype=np.uint8) if len(whole) >= ARRAY_FROM else whole
 
 
-def _opened(envelope: Envelope) -> tuple[int, int, int, int, bytes]:
+def _open_envelope(envelope: Envelope) -> tuple[int, int, int, int, bytes]:
     data = envelope.tobytes() if isinstance(envelope, np.ndarray) else bytes(envelope)
     if len(data) < _HEADER.size:
         raise WireError("An envelope is too short.")

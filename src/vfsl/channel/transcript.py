@@ -74,7 +74,9 @@ class Transcript:
         self.releases: list[Release] = []
         self._lock = threading.Lock()
 
-    def sent(self, sender: str, receiver: str, name: str, kind: str, size: int, fact: str) -> None:
+    def note_sent(
+        self, sender: str, receiver: str, name: str, kind: str, size: int, fact: str
+    ) -> None:
         with self._lock:
             number = len(self.entries)
             self.entries.append(
@@ -83,26 +85,17 @@ class Transcript:
         if self._listen is not None:
             self._listen(name)
 
-    def released(
-        self,
-        sender: str,
-        receiver: str,
-        what: str,
-        about: str,
-        numbers: int,
-        counted: int,
-        scope: str = "",
-    ) -> None:
+    def note_released(self, release: Release) -> None:
         with self._lock:
-            self.releases.append(Release(sender, receiver, what, about, numbers, counted, scope))
+            self.releases.append(release)
 
-    def seen(self, receiver: str, sender: str, name: str, kind: str, body: bytes) -> None:
+    def note_seen(self, receiver: str, sender: str, name: str, kind: str, body: bytes) -> None:
         if self.keep_views:
             with self._lock:
                 self.sights.append(Sight(receiver, sender, name, kind, body))
 
     def merge(
-        self, entries: Iterable[Entry], sights: Iterable[Sight], releases: Iterable[Release] = ()
+        self, entries: Iterable[Entry], sights: Iterable[Sight], releases: Iterable[Release]
     ) -> None:
         """Take in what another process recorded, in the order of time."""
         with self._lock:
@@ -117,18 +110,14 @@ class Transcript:
         return sorted(mine, key=lambda sight: sight[0])
 
     def flows(self, step: str, scope: str = "") -> tuple[Flow, ...]:
-        """The messages summed up by sender, receiver and declared name, in order of appearance.
-
-        Only those whose names begin with ``scope``.
-        """
+        """The messages under a scope, summed up by sender, receiver and declared name, in order."""
         sums: dict[tuple[str, str, str, str, str], list[int]] = {}
         for entry in self.entries:
-            if not entry.name.startswith(scope):
-                continue
-            line = (entry.sender, entry.receiver, entry.message, entry.kind, entry.fact)
-            counts = sums.setdefault(line, [0, 0])
-            counts[0] += 1
-            counts[1] += entry.bytes
+            if entry.name.startswith(scope):
+                line = (entry.sender, entry.receiver, entry.message, entry.kind, entry.fact)
+                counts = sums.setdefault(line, [0, 0])
+                counts[0] += 1
+                counts[1] += entry.bytes
         return tuple(
             Flow(step, sender, receiver, message, kind, messages, size, fact)
             for (sender, receiver, message, kind, fact), (messages, size) in sums.items()
@@ -138,11 +127,10 @@ class Transcript:
         """The exact numbers that were shown under a scope, summed up by who showed whom what."""
         sums: dict[tuple[str, str, str, str], list[int]] = {}
         for one in self.releases:
-            if not one.scope.startswith(scope):
-                continue
-            counts = sums.setdefault((one.sender, one.receiver, one.what, one.about), [0, 0])
-            counts[0] += one.numbers
-            counts[1] += one.counted
+            if one.scope.startswith(scope):
+                counts = sums.setdefault((one.sender, one.receiver, one.what, one.about), [0, 0])
+                counts[0] += one.numbers
+                counts[1] += one.counted
         return tuple(
             Shown(step, sender, receiver, what, about, numbers, counted)
             for (sender, receiver, what, about), (numbers, counted) in sums.items()

@@ -4,7 +4,11 @@ frame  = "VF" | version | 0 | crc32 of the body | length of the body | body
 body   = name, value        each value: a one-byte tag, then its content, numbers little-endian
 Array data starts at a multiple of eight bytes, so that a decoded array is a view, not a copy.
 The checksum catches accidents on unsealed channels; forgery is the sealing layer's business.
-What a message takes in memory is limited to four times its size (footprint.py), at both ends.
+
+Memory. A hostile frame could name millions of tiny values, each of which is far larger as an object
+than on the wire. What a message takes in memory once it is read is therefore limited to four times
+its size. Reader and writer add up the same sizes in the same order: the reader refuses before it
+takes the memory, the writer refuses what the reader would.
 """
 
 from __future__ import annotations
@@ -17,8 +21,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from vfsl.channel import footprint
-from vfsl.channel.footprint import Account
 from vfsl.errors import UnsupportedValue, WireError
 from vfsl.values import PROTECTED, Array, Protected, Wire
 
@@ -26,6 +28,13 @@ VERSION: Final = 1
 MAX_BYTES: Final = 1 << 30
 MAX_DEPTH: Final = 16
 MAX_INTEGER_BYTES: Final = 1 << 16
+# What a message may take in memory: this many times its size, plus a little, so that short messages
+# may consist of small values only.
+MEMORY_FACTOR: Final = 4
+SPARE_MEMORY: Final = 1 << 18
+# Dict keys that repeat within a message are read once: at most this many, up to this length.
+KEPT_KEYS: Final = 64
+KEPT_KEY_BYTES: Final = 64
 
 _HEADER = struct.Struct("<2sBBIQ")
 _MAGIC = b"VF"
@@ -49,7 +58,7 @@ def encode(name: str, value: Wire, *, max_bytes: int = MAX_BYTES) -> bytes:
     writer = _Writer(max_bytes)
     writer.name(name)
     writer.value(value, depth=0)
-    taken, limit = writer.account.peak, footprint.allowed(writer.size)
+    taken, limit = writer.account.peak, allow_memory(writer.size)
     if taken > limit:
         raise UnsupportedValue(
             f"Message {name!r} of {writer.size:,} bytes would take {taken:,} bytes of memory at "
@@ -112,14 +121,14 @@ class _Writer:
             self.parts += [part, self._small]
 
     def name(self, text: str) -> None:
-        self._text(text, _packed_name(text))
+        self._text(text, _pack_name(text))
 
     def _text(self, text: str, packed: bytes) -> None:
         self.add(packed)
         size = len(packed) - _U32.size
         widest = 0 if text.isascii() else max(packed[_U32.size :])
-        self.account.reach(footprint.reading_text(widest, size))
-        self.account.hold(footprint.of_text(widest, size, len(text)))
+        self.account.reach(size_of_reading(widest, size))
+        self.account.hold(size_of_text(widest, size, len(text)))
 
     def value(self, value: Wire, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -127,7 +136,7 @@ class _Writer:
         match value:
             case str():
                 self.add(b"s")
-                self._text(value, _packed(value))
+                self._text(value, _pack(value))
             case np.ndarray():
                 self._array(value)
             case dict():
@@ -140,19 +149,19 @@ class _Writer:
                 self._integer(int(value))
             case float() | np.floating():
                 self.add(b"d" + _F64.pack(float(value)))
-                self.account.hold(footprint.FLOAT)
+                self.account.hold(FLOAT_SIZE)
             case bytes():
                 self.add(b"b" + _U64.pack(len(value)))
                 self.add(value)
-                self.account.hold(footprint.of_bytes(len(value)))
+                self.account.hold(size_of_bytes(len(value)))
             case list() | tuple():
                 self.add(b"l" + _U32.pack(len(value)))
-                self.account.hold(footprint.of_list(len(value)))
+                self.account.hold(size_of_list(len(value)))
                 for item in value:
                     self.value(item, depth + 1)
             case Protected() if type(value) in _PROTECTED_CODES:
                 self.add(b"p" + bytes([_PROTECTED_CODES[type(value)]]))
-                self.account.hold(footprint.PROTECTED)
+                self.account.hold(PROTECTED_SIZE)
                 self.value(value.payload, depth + 1)
             case _:
                 raise UnsupportedValue(
@@ -168,12 +177,12 @@ class _Writer:
                 f"{MAX_INTEGER_BYTES}."
             )
         self.add(b"i" + _U32.pack(len(data)) + data)
-        self.account.hold(footprint.of_integer(value))
+        self.account.hold(size_of_integer(value))
 
     def _mapping(self, value: dict[Any, Any], depth: int) -> None:
         self.add(b"m" + _U32.pack(len(value)))
-        self.account.reach(footprint.growing_dict(len(value)))
-        self.account.hold(footprint.of_dict(len(value)))
+        self.account.reach(size_of_growing_dict(len(value)))
+        self.account.hold(size_of_dict(len(value)))
         for key, item in value.items():
             if not isinstance(key, str):
                 raise UnsupportedValue(
@@ -185,15 +194,12 @@ class _Writer:
 
     def _key(self, text: str) -> None:
         """A key of a dict; the reader has kept those that came before."""
-        packed = _packed_name(text)
+        packed = _pack_name(text)
         if text in self._keys:
             self.add(packed)
             return
         self._text(text, packed)
-        if (
-            len(packed) - _U32.size <= footprint.KEPT_KEY_BYTES
-            and len(self._keys) < footprint.KEPT_KEYS
-        ):
+        if len(packed) - _U32.size <= KEPT_KEY_BYTES and len(self._keys) < KEPT_KEYS:
             self._keys.add(text)
 
     def _array(self, array: Array) -> None:
@@ -206,13 +212,13 @@ class _Writer:
         lengths = struct.pack(f"<{array.ndim}Q", *array.shape)
         head = b"a" + bytes([_DTYPE_CODES[dtype], array.ndim]) + lengths
         self.add(head + bytes(-(self.size + len(head)) % _ALIGNMENT))
-        self.account.hold(footprint.of_array(array.ndim))
+        self.account.hold(size_of_array(array.ndim))
         if array.size:
             data = np.ascontiguousarray(array, dtype=dtype)
             self.add(data.reshape(-1).view(np.uint8).data)
 
 
-def _packed(text: str) -> bytes:
+def _pack(text: str) -> bytes:
     """A text with its length."""
     try:
         data = text.encode()
@@ -221,21 +227,21 @@ def _packed(text: str) -> bytes:
     return _U32.pack(len(data)) + data
 
 
-_packed_name = lru_cache(maxsize=1024)(_packed)  # names and keys come again and again
+_pack_name = lru_cache(maxsize=1024)(_pack)  # names and keys come again and again
 
 
 class _Reader:
     """Reads a body; every length is checked against what is left before it is believed."""
 
     def __init__(self, body: memoryview) -> None:
-        self._account = Account(footprint.allowed(len(body)))
+        self._account = Account(allow_memory(len(body)))
         self._keys: dict[bytes, str] = {}
         self._body = body
         self._end = len(body)
         self._at = 0
 
     def _skip(self, count: int) -> int:
-        """Go on by so many bytes; where they begin."""
+        """Skip ``count`` bytes; returns where they begin."""
         start = self._at
         self._at = start + count
         if self._at > self._end:
@@ -261,24 +267,24 @@ class _Reader:
         return self._text(self.take(self._count()))
 
     def _text(self, data: memoryview) -> str:
-        self._account.reach(footprint.reading_text(widest := _widest(data), len(data)))
+        self._account.reach(size_of_reading(widest := _find_widest(data), len(data)))
         try:
             text = str(data, "utf-8")
         except UnicodeDecodeError:
             raise WireError("The message holds a text that is not UTF-8.") from None
-        self._account.hold(footprint.of_text(widest, len(data), len(text)))
+        self._account.hold(size_of_text(widest, len(data), len(text)))
         return text
 
     def _key(self) -> str:
         """A key of a dict; those that come again are read once."""
         data = self.take(self._count())
-        if len(data) > footprint.KEPT_KEY_BYTES:
+        if len(data) > KEPT_KEY_BYTES:
             return self._text(data)
         name = bytes(data)
         text = self._keys.get(name)
         if text is None:
             text = self._text(data)
-            if len(self._keys) < footprint.KEPT_KEYS:
+            if len(self._keys) < KEPT_KEYS:
                 self._keys[name] = text
         return text
 
@@ -301,11 +307,11 @@ class _Reader:
             case "i":
                 return self._integer()
             case "d":
-                self._account.hold(footprint.FLOAT)
+                self._account.hold(FLOAT_SIZE)
                 return _F64.unpack_from(self._body, self._skip(8))[0]
             case "b":
                 data = self.take(_U64.unpack_from(self._body, self._skip(8))[0])
-                self._account.hold(footprint.of_bytes(len(data)))
+                self._account.hold(size_of_bytes(len(data)))
                 return bytes(data)
             case "l":
                 return self._list(depth)
@@ -313,7 +319,7 @@ class _Reader:
                 code = self._body[self._skip(1)]
                 if code >= len(PROTECTED):
                     raise WireError(f"The message has an unknown protection code {code}.")
-                self._account.hold(footprint.PROTECTED)
+                self._account.hold(PROTECTED_SIZE)
                 return PROTECTED[code](self.value(depth + 1))
             case tag:
                 raise WireError(f"The message has an unknown type tag {tag.encode('latin-1')!r}.")
@@ -323,12 +329,12 @@ class _Reader:
         if not 0 < len(data) <= MAX_INTEGER_BYTES:
             raise WireError(f"The message has an integer of {len(data)} bytes.")
         value = int.from_bytes(data, "little", signed=True)
-        self._account.hold(footprint.of_integer(value))
+        self._account.hold(size_of_integer(value))
         return value
 
     def _list(self, depth: int) -> list[Wire]:
         count = self._count()
-        self._account.hold(footprint.of_list(count))
+        self._account.hold(size_of_list(count))
         items: list[Wire] = [None] * count  # no more than that: a growing list takes room ahead
         for place in range(count):
             items[place] = self.value(depth + 1)
@@ -336,8 +342,8 @@ class _Reader:
 
     def _mapping(self, depth: int) -> dict[str, Wire]:
         count = self._count()
-        self._account.reach(footprint.growing_dict(count))
-        self._account.hold(footprint.of_dict(count))
+        self._account.reach(size_of_growing_dict(count))
+        self._account.hold(size_of_dict(count))
         mapping = {}
         for _ in range(count):
             key = self._key()
@@ -359,7 +365,7 @@ class _Reader:
         if padding and any(self.take(padding)):
             raise WireError("The message has an array with a damaged padding.")
         start = self._skip(math.prod(shape) * dtype.itemsize)
-        self._account.hold(footprint.of_array(dimensions))
+        self._account.hold(size_of_array(dimensions))
         array: Array = np.ndarray(shape, dtype, self._body, start)
         if code == 0 and array.size and array.view(np.uint8).max() > 1:
             raise WireError("The message has a boolean that is neither true nor false.")
@@ -367,8 +373,125 @@ class _Reader:
         return array
 
 
-def _widest(data: memoryview) -> int:
+def _find_widest(data: memoryview) -> int:
     """The largest byte of a text, or any below 128 where all are ASCII."""
     if len(data) > _LARGE:
         return int(np.frombuffer(data, dtype=np.uint8).max())  # without a copy
     return 0 if (copied := bytes(data)).isascii() else max(copied)
+
+
+# ---- what a message takes in memory -------------------------------------------------------------
+
+# The sizes are those of CPython 3.11 on 64 bits, rounded up as its allocator does; those of 3.12
+# and 3.13 are the same or smaller. They are fixed, so that parties with different releases agree; a
+# test compares them with the release at hand. None, truth values, integers from -5 to 256 and empty
+# text or bytes exist once, and cost nothing.
+FLOAT_SIZE: Final = 32
+PROTECTED_SIZE: Final = 96
+_LIST, _DICT, _KEYS, _ARRAY = 64, 64, 32, 96
+_TEXT, _WIDE_TEXT, _BYTES, _INTEGER = 49, 76, 33, 24
+_SLOT, _ENTRY, _AXIS, _DIGIT = 8, 16, 16, 4
+_DIGIT_BITS = 30
+_FEWEST_SLOTS = 8
+_LOWEST, _HIGHEST = -5, 256  # integers that exist once
+# What CPython takes for each byte of a text while it reads it, by the widest character: it starts
+# narrow, and copies to a wider buffer whenever a character does not fit.
+_READING = {1: 2, 2: 3, 4: 6}
+
+
+class Account:
+    """What a message takes in memory so far; more than ``limit`` is refused."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
+        self._held = 0
+        self.peak = 0  # the most that was held at a time
+
+    def hold(self, size: int) -> None:
+        """A value of that size is read, and stays."""
+        self._held += size
+        self.reach(0)
+
+    def reach(self, size: int) -> None:
+        """``size`` more is taken for a moment."""
+        most = self._held + size
+        if most > self.peak:
+            self.peak = most
+            if self._limit is not None and most > self._limit:
+                raise WireError(
+                    f"Reading the message would take more than {self._limit:,} bytes of memory; "
+                    f"a message may take {MEMORY_FACTOR} times its own size."
+                )
+
+
+def allow_memory(size: int) -> int:
+    """How much memory a message of ``size`` bytes may take."""
+    return MEMORY_FACTOR * size + SPARE_MEMORY
+
+
+def size_of_list(count: int) -> int:
+    return _LIST + _round_up(_SLOT * count)
+
+
+def size_of_bytes(size: int) -> int:
+    return _round_up(_BYTES + size) if size else 0
+
+
+def size_of_integer(value: int) -> int:
+    if _LOWEST <= value <= _HIGHEST:
+        return 0
+    return _round_up(_INTEGER + _DIGIT * -(-value.bit_length() // _DIGIT_BITS))
+
+
+def size_of_array(axes: int) -> int:
+    """An array is a view: its data is the frame's own."""
+    return _ARRAY + _AXIS * axes
+
+
+def size_of_dict(count: int) -> int:
+    """A dict without its keys and values."""
+    return _DICT + (_table(_slots(count)) if count else 0)
+
+
+def size_of_growing_dict(count: int) -> int:
+    """What a dict takes at most while it grows: its table and the one before, half as large."""
+    slots = _slots(count)
+    return size_of_dict(count) + (_table(slots // 2) if slots > _FEWEST_SLOTS else 0)
+
+
+def size_of_text(widest: int, size: int, characters: int) -> int:
+    """A text of ``size`` bytes in UTF-8, the largest of which is ``widest``."""
+    if widest < 0x80:
+        return _round_up(_TEXT + size) if size else 0
+    return _round_up(_WIDE_TEXT + _width(widest) * characters)
+
+
+def size_of_reading(widest: int, size: int) -> int:
+    """What reading such a text takes for a moment, itself included."""
+    if widest < 0x80:
+        return _TEXT + size
+    return 2 * _WIDE_TEXT + _READING[_width(widest)] * size
+
+
+def _width(widest: int) -> int:
+    """Bytes per character in memory, by the largest byte of the text in UTF-8."""
+    if widest < 0xC4:
+        return 1
+    return 2 if widest < 0xF0 else 4
+
+
+def _slots(count: int) -> int:
+    """Places in the table of a dict: a power of two, filled to two thirds at most."""
+    slots = _FEWEST_SLOTS
+    while slots * 2 // 3 < count:
+        slots *= 2
+    return slots
+
+
+def _table(slots: int) -> int:
+    index = 1 if slots <= 1 << 7 else 2 if slots <= 1 << 15 else 4 if slots <= 1 << 31 else 8
+    return _round_up(_KEYS + index * slots + _ENTRY * (slots * 2 // 3))
+
+
+def _round_up(size: int) -> int:
+    return -(-size // 16) * 16

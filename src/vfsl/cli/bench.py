@@ -40,7 +40,7 @@ def bench_run(
     Finished cells are kept in the user's cache folder, so that a long run that was broken off goes
     on when it is started again.
     """
-    from vfsl.report.words import rounded
+    from vfsl.report.words import write_rounded
 
     benchmarks = load_benchmarks()
     for chosen in benchmarks.EXPERIMENTS if name == "all" else [name]:
@@ -53,7 +53,7 @@ def bench_run(
             for column in columns:
                 table.add_column(escape(column), overflow="fold")
             for row in rows:
-                table.add_row(*(escape(rounded(row.get(column))) for column in columns))
+                table.add_row(*(escape(write_rounded(row.get(column))) for column in columns))
             out.print(table)
         for note in outcome.notes:
             say(f"- {note}")

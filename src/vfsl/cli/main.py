@@ -11,9 +11,11 @@ from vfsl import __version__
 from vfsl.cli import bench, budget, demo, files, jobs, results
 from vfsl.cli.deploy import deploy_app
 from vfsl.cli.screen import complain, out, say
+from vfsl.cli.steps import StepCommands
 from vfsl.errors import InputError, VfslError
 
 app = typer.Typer(
+    cls=StepCommands,
     help="Vertical federated semi-supervised learning.",
     no_args_is_help=True,
     add_completion=False,

@@ -47,13 +47,13 @@ def print_summary(fed: Federation, folder: Path) -> None:
 
 def step_line(step: dict[str, Any]) -> str:
     """One step as a line."""
-    from vfsl.report.words import readable_bytes, rounded
+    from vfsl.report.words import describe_stop, readable_bytes, write_count, write_rounded
 
-    facts = [f"{name} {rounded(value)}" for name, value in step["metrics"].items()]
-    facts += [f"{len(step['rounds'])} rounds"] if step["rounds"] else []
-    facts += [f"stopped: {step['stop_reason']}"] if step["stop_reason"] else []
+    facts = [f"{name} {write_rounded(value)}" for name, value in step["metrics"].items()]
+    facts += [write_count(len(step["rounds"]), "round")] if step["rounds"] else []
+    facts += [describe_stop(step["stop_reason"])] if step["stop_reason"] else []
     if step["messages"]:
-        facts += [f"{step['messages']} messages", readable_bytes(step["bytes"])]
+        facts += [write_count(step["messages"], "message"), readable_bytes(step["bytes"])]
     return f"{step['name']}: {', '.join(facts)} in {step['seconds']:.1f} s"
 
 

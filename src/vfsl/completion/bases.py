@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, softmax
 
 from vfsl.data import Encoder, Kind, PartyTable
 from vfsl.errors import ConfigError
@@ -164,14 +163,7 @@ def as_chances(base: Estimator, share: ModelShare, scores: Array, classes: int) 
     """Scores of a classifier as probabilities of the class codes 0 to ``classes`` − 1."""
     found = np.asarray(scores, dtype=np.float64)
     known = [int(code) for code in share.state["classes"]]
-    if base.scores_are == "probability":
-        chances = np.clip(found, 0.0, 1.0)
-    elif len(known) == 2:
-        chances = expit(found[:, :1])
-    else:
-        chances = softmax(found, axis=1)
-    if len(known) == 2:
-        chances = np.hstack([1 - chances[:, :1], chances[:, :1]])
+    chances = base.to_probabilities(share, found[:, :1] if len(known) == 2 else found)
     chances = chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-12)
     # A part of the rows may lack a rare class.
     whole = np.zeros((len(chances), classes))

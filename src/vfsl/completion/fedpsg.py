@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vfsl.channel import Channel, expect_integer
-from vfsl.completion.bases import Pair, make_pair
+from vfsl.completion.bases import BASES, Pair, make_pair
 from vfsl.completion.calibration import MeasureShift
 from vfsl.completion.completed import Completion, picture
 from vfsl.completion.crossfit import CrossFit
@@ -38,7 +38,7 @@ from vfsl.completion.missing import (
 )
 from vfsl.completion.network_route import NetworkRoute
 from vfsl.completion.recommend import recommend
-from vfsl.completion.registry import METHODS
+from vfsl.completion.registry import METHODS, available, local_methods
 from vfsl.completion.vfpum import VFPUM, Stop
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
@@ -120,12 +120,16 @@ class FedPSG:
         "columns or one of the methods is better out of fold), 'direct', a name of "
         "vfsl.completion.available, of which 'vfgain' runs between the parties, or a function that "
         "makes a completer, such as lambda: Ensemble(['gain', 'tvae']).",
+        names=lambda: ["auto", "direct", *available()],
     )
-    methods: Sequence[Method] = param((), "Local methods that 'auto' tries as well.")
+    methods: Sequence[Method] = param(
+        (), "Local methods that 'auto' tries as well.", names=local_methods
+    )
     base: str | Pair | Sequence[str | Pair] = param(
         "linear",
         "The federated estimator of VFPU-M: linear, rf, gbdt, xgb, lgb or a Pair. Of several the "
         "best of each column is taken.",
+        names=lambda: BASES,
     )
     alpha: float = _as_in_vfpum("alpha")
     k: float = _as_in_vfpum("k")
@@ -136,6 +140,7 @@ class FedPSG:
         "predict",
         "Cells that never got a pseudo-label: the last model's prediction ('predict'; their round "
         "is 0), left missing ('leave'), or filled by the local method of that name.",
+        names=lambda: ["predict", "leave", *local_methods()],
     )
     aggregate: Literal["mean", "max", "top-k"] = param(
         "mean",

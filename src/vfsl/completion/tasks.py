@@ -382,7 +382,7 @@ def hold_out_missing(
     factors = load_array(key, channel.receive(given, "factors"), given, size)
     scores = load_array(key, channel.receive(given, "scaled scores"), given, size)
     own = encode(intercept - units, _TARGET_BITS).ravel()
-    request, mask = (factors * own + scores).masked()
+    request, mask = (factors * own + scores).mask()
     channel.send(roles.key_holder, "held out", request)
     opened = mask.remove(channel.receive(roles.key_holder, "opened held out"))
     moved = decode(np.asarray(opened).reshape(rows, models), _BITS)

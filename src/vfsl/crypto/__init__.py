@@ -1,77 +1,66 @@
-"""Homomorphic encryption of integer arrays: one seam, three schemes."""
+"""Homomorphic encryption of integer arrays: one seam, three schemes, room for others."""
 
 from __future__ import annotations
 
-import difflib
-from importlib import import_module
 from typing import Any
 
-from vfsl.crypto.grouping import Grouping
-from vfsl.crypto.keyholder import KeyHolder
-from vfsl.crypto.opening import Mask, SecretKey
-from vfsl.crypto.runs import Runs
-from vfsl.crypto.scheme import EncryptedArray, PublicKey, Scheme
+from vfsl.crypto.opening import KeyHolder, Mask, SecretKey
+from vfsl.crypto.scheme import EncryptedArray, PublicKey, Scheme, Work
+from vfsl.crypto.sums import Grouping, PrefixSums
 from vfsl.errors import ConfigError
+from vfsl.registry import Registry
 
-# Import paths, so that a scheme's library is loaded only when it is used.
-SCHEMES = {
-    "plain": "vfsl.crypto.plain:Plain",
-    "paillier": "vfsl.crypto.paillier:Paillier",
-    "bfv": "vfsl.crypto.bfv:BFV",
-}
-
-# What scheme="auto" means for a kind of protocol; never plain.
-SCHEME_FOR = {
-    "linear": "bfv",
-    "association": "bfv",
-    "trees": "bfv",
-    # Whoever opens a bfv array sees which bins make up a candidate; the label holder must not.
-    "trees without a key holder": "paillier",
-    # Several feature holders need an element-wise product.
-    "linear of many": "bfv",
-}
+# A scheme's library is loaded only when the scheme is used.
+SCHEMES: Registry[type[Scheme]] = Registry(
+    what="scheme",
+    group="vfsl.schemes",
+    builtin={
+        "plain": "vfsl.crypto.plain:Plain",
+        "paillier": "vfsl.crypto.paillier:Paillier",
+        "bfv": "vfsl.crypto.bfv:BFV",
+    },
+)
 
 
-def scheme(name: str, security: int = 128, **options: Any) -> Scheme:
+def make_scheme(name: str, security: int = 128, **options: Any) -> Scheme:
     """A homomorphic scheme by name.
 
     Parameters
     ----------
     name : str
-        One of ``SCHEMES``.
+        One of ``SCHEMES.names()``.
     security : int
         Security level in bits.
     **options
         Further parameters of that scheme.
-
-    Returns
-    -------
-    Scheme
     """
-    if name not in SCHEMES:
-        near = difflib.get_close_matches(name, SCHEMES, n=1, cutoff=0.0)[0]
-        raise ConfigError(
-            f"The scheme parameter must be one of {sorted(SCHEMES)}. Got {name!r} instead; "
-            f"did you mean {near!r}?"
-        )
-    module, attribute = SCHEMES[name].split(":")
-    kind: type[Scheme] = getattr(import_module(module), attribute)
+    kind = SCHEMES.find(name)
     try:
         return kind(security, **options)
     except TypeError:
         raise ConfigError(f"Scheme {name!r} does not take the options {sorted(options)}.") from None
 
 
+def choose_scheme(work: str) -> str:
+    """What scheme="auto" means for a kind of work: the first that serves it and hides values."""
+    for name in SCHEMES.names():
+        facts = SCHEMES.find(name)
+        if facts.hides and work in facts.serves:
+            return name
+    raise ConfigError(f"There is no scheme for {work!r}; name one instead of 'auto'.")
+
+
 __all__ = [
     "SCHEMES",
-    "SCHEME_FOR",
     "EncryptedArray",
     "Grouping",
     "KeyHolder",
     "Mask",
+    "PrefixSums",
     "PublicKey",
-    "Runs",
     "Scheme",
     "SecretKey",
-    "scheme",
+    "Work",
+    "choose_scheme",
+    "make_scheme",
 ]

@@ -1,36 +1,28 @@
-"""Fixed point: real numbers as integers and back; exact, so every scheme agrees bit for bit."""
+"""Exact integers: what may be encrypted, real numbers in fixed point, and uniform random words.
+
+Every scheme computes on integers exactly, so all of them agree bit for bit.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import secrets
+from typing import Any
+
 import numpy as np
 
-from vfsl.crypto.integers import INT64_MAX, as_integers, largest, narrow
-from vfsl.errors import BoundExceeded, ConfigError
+from vfsl.errors import BoundExceeded, ConfigError, InputError
 from vfsl.values import Array
 
+INT64_MAX = 2**63 - 1
 MAX_BITS = 62
 
 
 def encode(x: Array, bits: int, *, bound: int = INT64_MAX) -> Array:
-    """Real numbers as multiples of ``2**-bits``.
+    """Real numbers as multiples of ``2**-bits``: ``x * 2**bits`` as int64, rounded half to even.
 
-    Parameters
-    ----------
-    x : array of real numbers
-    bits : int
-        Bits behind the binary point, 0 to 62.
-    bound : int
-        Largest absolute result that is allowed; at most the int64 range.
-
-    Returns
-    -------
-    int64 array
-        ``x * 2**bits``, rounded half to even.
-
-    Raises
-    ------
-    BoundExceeded
-        If a number is not finite or its encoding would pass ``bound``.
+    ``bits`` behind the binary point are 0 to 62. A number that is not finite, or whose encoding
+    would pass ``bound`` in absolute value, raises BoundExceeded.
     """
     _check_bits(bits)
     real = np.asarray(x, dtype=np.float64)
@@ -43,10 +35,10 @@ def encode(x: Array, bits: int, *, bound: int = INT64_MAX) -> Array:
         scaled = np.rint(np.ldexp(real, bits))
     limit = min(bound, INT64_MAX)
     if scaled.size and np.abs(scaled).max() >= 2.0**63:
-        raise BoundExceeded(_past(bits, "2**63 - 1"))
+        raise BoundExceeded(_describe_excess(bits, "2**63 - 1"))
     whole = scaled.astype(np.int64)
-    if largest(whole) > limit:
-        raise BoundExceeded(_past(bits, str(limit)))
+    if max_abs(whole) > limit:
+        raise BoundExceeded(_describe_excess(bits, str(limit)))
     return whole
 
 
@@ -71,7 +63,108 @@ def shift(ints: Array, bits: int) -> Array:
     rest = whole - (floor << bits)
     half = 1 << (bits - 1)
     up = (rest > half) | ((rest == half) & ((floor & 1) == 1))
-    return narrow(floor + up)
+    return _narrow(floor + up)
+
+
+def fold(values: Array, bits: int) -> Array:
+    """The last axis as one integer: Σ v_j · 2^(bits j).
+
+    Group sums of folded rows are folded group sums, so the (g, h) of a tree cost one column under
+    every scheme. ``bits`` must cover the sums with their sign: |Σ v_j| < 2^(bits−1).
+    """
+    _check_fold(values.shape[-1], bits)
+    if max_abs(values) >= 1 << (bits - 1):
+        raise BoundExceeded(f"fold was given a value that does not fit {bits} bits.")
+    weights = np.int64(1) << (bits * np.arange(values.shape[-1], dtype=np.int64))
+    return np.asarray((values.astype(np.int64) * weights).sum(axis=-1))
+
+
+def unfold(sums: Array, count: int, bits: int) -> Array:
+    """The ``count`` integers behind each folded sum, as a new last axis."""
+    _check_fold(count, bits)
+    rest = sums.astype(np.int64)
+    digits = []
+    for _ in range(count):
+        # The lowest digit with its sign; what it borrowed goes back to the next one.
+        unused = 64 - bits
+        digit = (rest << unused) >> unused
+        digits.append(digit)
+        rest = (rest - digit) >> bits
+    return np.stack(digits, axis=-1)
+
+
+def as_integers(values: Any, what: str) -> Array:
+    """``values`` as an int64 array, or as an object array of Python ints where they are larger."""
+    array = np.asarray(values)
+    if array.dtype.kind == "i":
+        return array.astype(np.int64, copy=False)
+    if array.dtype.kind == "u":
+        small = array.size == 0 or int(array.max()) <= INT64_MAX
+        return array.astype(np.int64) if small else array.astype(object)
+    if array.dtype.kind == "O":
+        # bool is an int for Python, but a truth value among amounts is a mistake of the caller.
+        for value in array.flat:
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise InputError(
+                    f"{what} must hold Python ints only. Got an element of type "
+                    f"{type(value).__name__} instead."
+                )
+        return _narrow(object_array([int(value) for value in array.flat], array.shape))
+    if array.size == 0 and not isinstance(values, np.ndarray):
+        return array.astype(np.int64)  # an empty list has no type of its own
+    raise InputError(
+        f"{what} must be an integer array, since schemes compute on exact integers. "
+        f"Got dtype {array.dtype} instead; encode real numbers with vfsl.crypto.fixed.encode."
+    )
+
+
+def object_array(values: list[int], shape: tuple[int, ...]) -> Array:
+    """Python ints as an object array; numpy alone would guess a dtype and may round."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array.reshape(shape)
+
+
+def max_abs(values: Array) -> int:
+    """The largest absolute value, 0 for an empty array."""
+    if values.size == 0:
+        return 0
+    return max(abs(int(values.max())), abs(int(values.min())))
+
+
+def max_column_sum(columns: Array) -> int:
+    """The largest sum of absolute values down one column (the L1 norm that bounds ``inner``)."""
+    if columns.size == 0:
+        return 0
+    if max_abs(columns) * columns.shape[0] > INT64_MAX:
+        columns = columns.astype(object)
+    return int(np.abs(columns).sum(axis=0).max())
+
+
+def negate(values: Array) -> Array:
+    """−values, also where int64 has no negative."""
+    if values.dtype.kind == "i" and max_abs(values) > INT64_MAX:
+        values = values.astype(object)
+    return -values
+
+
+def draw_words(count: int, bits: int) -> Array:
+    """``count`` uniform integers below 2**bits (at most 64 bits) from the operating system."""
+    words = np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
+    return words >> np.uint64(64 - bits)
+
+
+def expand_words(seed: bytes, count: int, bits: int) -> Array:
+    """Like :func:`draw_words`, but the same for everybody who holds ``seed``, by SHAKE-256."""
+    stream = hashlib.shake_256(b"vfsl.crypto words" + seed).digest(8 * count)
+    return np.frombuffer(stream, dtype="<u8").astype(np.uint64) >> np.uint64(64 - bits)
+
+
+def _narrow(values: Array) -> Array:
+    """An object array as int64 when every element fits, else unchanged."""
+    if values.dtype.kind == "O" and max_abs(values) <= INT64_MAX:
+        return values.astype(np.int64)
+    return values
 
 
 def _check_bits(bits: int) -> None:
@@ -82,7 +175,14 @@ def _check_bits(bits: int) -> None:
         )
 
 
-def _past(bits: int, limit: str) -> str:
+def _check_fold(count: int, bits: int) -> None:
+    if bits < 2 or count * bits > 62:
+        raise ConfigError(
+            f"Folding takes at most 62 bits in all. Got {count} integers of {bits} bits instead."
+        )
+
+
+def _describe_excess(bits: int, limit: str) -> str:
     return (
         f"encode was given a number that passes {limit} at {bits} bits behind the point; "
         "use fewer bits or scale the column down."

@@ -13,12 +13,14 @@ sum at X^(N−1), where results of coefficients with ka = kb = 1 sit too.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 
+from vfsl.crypto.ring import Parameters, get_ring, shift_left
 from vfsl.values import Array
 
 # Milliseconds of each step at three limbs, only to choose a layout: encrypt, plaintext to NTT
@@ -60,10 +62,6 @@ class Layout:
         """Whether these are values to work on, not sums that came out of them."""
         return self.kind in ("rows", SLOTTED)
 
-    def results(self, kind: str) -> Layout:
-        """The layout of inner products with this one."""
-        return Layout(kind, self.columns, self.ka, self.kb, self.degree)
-
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether an array of this shape can have this layout."""
         if min(self.ka, self.kb) < 1 or self.ka * self.kb > self.degree:
@@ -80,9 +78,9 @@ class Layout:
 
     def places(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
         """For each value of an array: the number of its polynomial and its exponent there."""
-        return _places(self, shape)
+        return _find_places(self, shape)
 
-    def sent(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    def sent_places(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
         """The coefficients (polynomial, exponent) that tell the values: all of them for slots."""
         if self.kind == SLOTTED:
             count = self.count(shape)
@@ -93,20 +91,15 @@ class Layout:
 
     def count(self, shape: tuple[int, ...]) -> int:
         """How many polynomials an array takes."""
-        size = 1
-        for length in shape:
-            size *= length
         width = max(self.columns, 1)
-        groups = -(-width // self.ka)
-        if self.holds_rows:
-            return groups * -(-(size // width) // self.block)
-        return groups * -(-(size // width) // self.kb)
+        others = math.prod(shape) // width
+        return -(-width // self.ka) * -(-others // (self.block if self.holds_rows else self.kb))
 
 
 @lru_cache(maxsize=32)
-def _places(layout: Layout, shape: tuple[int, ...]) -> tuple[Array, Array]:
+def _find_places(layout: Layout, shape: tuple[int, ...]) -> tuple[Array, Array]:
     width = max(layout.columns, 1)
-    others = int(np.prod(shape, dtype=np.int64)) // width
+    others = math.prod(shape) // width
     column, other = np.meshgrid(np.arange(width), np.arange(others), indexing="ij")
     ka, kb, block = layout.ka, layout.kb, layout.block
     if layout.holds_rows:
@@ -122,7 +115,7 @@ def _places(layout: Layout, shape: tuple[int, ...]) -> tuple[Array, Array]:
     return polynomial.reshape(shape), exponent.reshape(shape)
 
 
-def rows_layout(shape: tuple[int, ...], use: str, degree: int, slot_degree: int) -> Layout:
+def choose_layout(shape: tuple[int, ...], use: str, degree: int, slot_degree: int) -> Layout:
     """The layout for encrypting an array: the cheapest for its use."""
     columns = shape[1] if len(shape) == 2 else 0
     if use == "any":
@@ -131,13 +124,13 @@ def rows_layout(shape: tuple[int, ...], use: str, degree: int, slot_degree: int)
         return Layout("rows", columns, 1, 1, degree)
     if use == "sum_by" and len(shape) == 1:
         return Layout("rows", 0, 1, SUMS_TOGETHER, degree)
-    ka, kb = cheapest(shape[0], max(columns, 1), EXPECTED_COLUMNS[use], degree)
+    ka, kb = choose_packing(shape[0], max(columns, 1), EXPECTED_COLUMNS[use], degree)
     return Layout("rows", columns, ka, kb, degree)
 
 
 @lru_cache(maxsize=64)
-def cheapest(rows: int, columns: int, plain_columns: int, degree: int) -> tuple[int, int]:
-    """(ka, kb) with the least work for rows × columns against so many plain columns."""
+def choose_packing(rows: int, columns: int, plain_columns: int, degree: int) -> tuple[int, int]:
+    """(ka, kb) with the least work for rows × columns against ``plain_columns``."""
 
     def cost(choice: tuple[int, int]) -> float:
         ka, kb = choice
@@ -156,16 +149,15 @@ def cheapest(rows: int, columns: int, plain_columns: int, degree: int) -> tuple[
 class Plains(Protocol):
     """The plain side of inner products, made block by block, since all of it would not fit."""
 
+    @property
+    def groups(self) -> int:
+        """How many groups of kb plain columns there are."""
+
     def block(self, block: int, groups: slice = slice(None)) -> Array:
-        """A row of coefficients, between −t and t, for each of some groups of kb plain columns."""
-        ...
+        """A row of coefficients, between −t and t, for each of some groups of plain columns."""
 
     def norm(self) -> int:
-        """Largest L1 norm of a group over all blocks: each term multiplies the noise."""
-        ...
-
-    @property
-    def groups(self) -> int: ...
+        """Largest L1 norm of a group over all blocks: each term multiplies the error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +169,7 @@ class ColumnPlains:
 
     @property
     def groups(self) -> int:
-        count: int = self.columns.shape[1]
-        return -(-count // self.layout.kb)
+        return -(-int(self.columns.shape[1]) // self.layout.kb)
 
     def block(self, block: int, groups: slice = slice(None)) -> Array:
         r, count = self.layout.block, self.columns.shape[1]
@@ -189,7 +180,7 @@ class ColumnPlains:
         return spread.reshape(self.groups, self.layout.kb * r)[groups]
 
     def norm(self) -> int:
-        return _largest_run(np.abs(self.columns).sum(axis=0), self.layout.kb)
+        return _max_group_sum(np.abs(self.columns).sum(axis=0), self.layout.kb)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,8 +193,7 @@ class GroupPlains:
 
     @property
     def groups(self) -> int:
-        features: int = self.codes.shape[1]
-        return -(-features * self.n // self.layout.kb)
+        return -(-int(self.codes.shape[1]) * self.n // self.layout.kb)
 
     def block(self, block: int, groups: slice = slice(None)) -> Array:
         r = self.layout.block
@@ -215,9 +205,41 @@ class GroupPlains:
 
     def norm(self) -> int:
         counts = [np.bincount(column[column >= 0], minlength=self.n) for column in self.codes.T]
-        return _largest_run(np.concatenate(counts), self.layout.kb)
+        return _max_group_sum(np.concatenate(counts), self.layout.kb)
 
 
-def _largest_run(sums: Array, width: int) -> int:
+@dataclass(frozen=True, eq=False)
+class SlotPlains:
+    """Plain columns as polynomials that bring the sum over all slots to X^(N−1).
+
+    ``plains`` are those columns in coefficients, one per polynomial, row i at X^(N−1−i).
+    """
+
+    params: Parameters
+    plains: Plains
+    blocks: int
+
+    @property
+    def groups(self) -> int:
+        return self.plains.groups
+
+    def block(self, block: int, groups: slice = slice(None)) -> Array:
+        ring = get_ring(self.params)
+        columns = ring.reduce(self.plains.block(block, groups)[:, ::-1])
+        return np.stack([move_sum(ring.from_slots(column), ring.t) for column in columns])
+
+    def norm(self) -> int:
+        # Whatever the values are, coefficients spread over the whole plaintext space.
+        return self.blocks * get_ring(self.params).slot_norm
+
+
+def move_sum(coefficients: Array, t: int) -> Array:
+    """N · X^(N−1) times a polynomial, mod X^N + 1 and t; N is a power of two."""
+    lifted = shift_left(coefficients.astype(np.int64), len(coefficients).bit_length() - 1, t)
+    # X^(N−1) · X^j = −X^(j−1) for j > 0.
+    return np.concatenate([-lifted[1:], lifted[:1]])
+
+
+def _max_group_sum(sums: Array, width: int) -> int:
     padded = np.pad(sums, (0, -len(sums) % width)).astype(object)
     return max(int(total) for total in padded.reshape(-1, width).sum(axis=1))

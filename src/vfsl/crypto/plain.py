@@ -5,17 +5,18 @@ For simulation only. Whoever receives a "ciphertext" of this scheme can read it.
 
 from __future__ import annotations
 
+import math
 import secrets
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from vfsl.crypto import wire
-from vfsl.crypto.grouping import Grouping
-from vfsl.crypto.integers import exact_dot, group_places, random_words, sums_by_place
+from vfsl.crypto.fixed import draw_words, max_abs
 from vfsl.crypto.opening import Mask, SecretKey
-from vfsl.crypto.runs import RUNS_A_VALUE, Runs
 from vfsl.crypto.scheme import RESULT, EncryptedArray, PublicKey, Scheme
+from vfsl.crypto.sums import SUMS_PER_VALUE, Grouping, PrefixSums, sum_by_place
 from vfsl.errors import CryptoError, ProtocolError
 from vfsl.values import Array
 
@@ -23,6 +24,9 @@ from vfsl.values import Array
 SPACE_BITS = 62
 CAPACITY = 2 ** (SPACE_BITS - 1) - 1
 SPACE = np.uint64(2**SPACE_BITS - 1)
+# Below this every product and every partial sum of a dot product is exact in float64,
+# whatever order BLAS adds in; above it BLAS would round silently.
+FLOAT_EXACT = 2**53
 
 
 class Plain(Scheme):
@@ -30,17 +34,14 @@ class Plain(Scheme):
 
     name = "plain"
     hides = False
+    cheap_sums = True
 
     def generate(self) -> tuple[PlainPublicKey, PlainSecretKey]:
         public = PlainPublicKey(secrets.token_bytes(16))
         return public, PlainSecretKey(public)
 
-    def load_public(self, content: dict[str, Any]) -> PlainPublicKey:
-        if wire.field(content, "scheme", str) != self.name:
-            raise ProtocolError(
-                f"A plain public key was expected. Got scheme {content['scheme']!r} instead."
-            )
-        tag = wire.field(content, "tag", bytes)
+    def _load_public(self, content: dict[str, Any]) -> PlainPublicKey:
+        tag = wire.read_field(content, "tag", bytes)
         if len(tag) != 16:
             raise ProtocolError(f"A plain key's tag must have 16 bytes. Got {len(tag)} instead.")
         return PlainPublicKey(tag)
@@ -59,24 +60,24 @@ class PlainPublicKey(PublicKey):
         return {"scheme": self.scheme, "tag": self._tag}
 
     def _encrypt(self, values: Array, use: str, bound: int) -> PlainArray:
-        return PlainArray(self, values.astype(np.int64), use, bound)
+        return PlainArray(self, values.shape, use, bound, values.astype(np.int64))
 
     def _load(
         self, payload: dict[str, Any], shape: tuple[int, ...], use: str, bound: int
     ) -> PlainArray:
-        values = wire.array_field(payload, "values", np.int64, 1)
-        if values.size != int(np.prod(shape, dtype=np.int64)):
+        values = wire.read_array(payload, "values", np.int64, 1)
+        if values.size != math.prod(shape):
             raise ProtocolError(
                 f"A ciphertext of shape {shape} was expected. Got {values.size} values instead."
             )
         if int(values.max()) > bound or int(values.min()) < -bound:
             raise ProtocolError("A ciphertext holds values past its stated bound.")
-        return PlainArray(self, values.reshape(shape), use, bound)
+        return PlainArray(self, shape, use, bound, values.reshape(shape))
 
     def _load_mask(
         self, payload: dict[str, Any], shape: tuple[int, ...], bound: int, shown: Array
     ) -> PlainMask:
-        numbers = wire.array_field(payload, "numbers", np.uint64, 1)
+        numbers = wire.read_array(payload, "numbers", np.uint64, 1)
         if numbers.size != shown.max(initial=-1) + 1 or (numbers > SPACE).any():
             raise ProtocolError(
                 f"A mask of shape {shape} was expected. Got {numbers.size} numbers instead, or "
@@ -85,94 +86,91 @@ class PlainPublicKey(PublicKey):
         return PlainMask(self, shape, bound, numbers)
 
 
+@dataclass(eq=False, repr=False)
 class PlainArray(EncryptedArray):
     """Integers in the clear behind the interface of an encrypted array."""
 
-    def __init__(self, key: PublicKey, values: Array, use: str, bound: int) -> None:
-        super().__init__(key, values.shape, use, bound)
-        self._values = values
+    values: Array
 
     def _make(self, values: Array, bound: int) -> Self:
-        return type(self)(self.key, values, self.use, bound)
+        return replace(self, shape=values.shape, bound=bound, values=values)
 
-    def _sums(self, values: Array, bound: int) -> PlainArray:
-        return PlainArray(self.key, values, "any" if self.use == "any" else RESULT, bound)
+    def _make_sums(self, values: Array, bound: int) -> PlainArray:
+        use = "any" if self.use == "any" else RESULT
+        return PlainArray(self.key, values.shape, use, bound, values)
 
     def _add(self, other: Self, bound: int) -> Self:
-        return self._make(self._values + other._values, bound)
+        return self._make(self.values + other.values, bound)
 
     def _subtract(self, other: Self, bound: int) -> Self:
-        return self._make(self._values - other._values, bound)
+        return self._make(self.values - other.values, bound)
 
     def _add_plain(self, values: Array, bound: int) -> Self:
-        return self._make(self._values + values.astype(np.int64), bound)
+        return self._make(self.values + values.astype(np.int64), bound)
 
     def _scale(self, factor: int, bound: int) -> Self:
         # A factor past int64 passes the bound check only on an array of zeros.
         small = factor if self.bound else 0
-        return self._make(self._values * np.int64(small), bound)
+        return self._make(self.values * np.int64(small), bound)
 
     def _multiply(self, values: Array, bound: int) -> Self:
-        return self._make(self._values * (values if self.bound else 0), bound)
+        return self._make(self.values * (values if self.bound else 0), bound)
 
     def _inner(self, columns: Array, bound: int) -> PlainArray:
         if self.bound == 0:
             columns = np.zeros(columns.shape, dtype=np.int64)
-        rows = columns.shape[0]
-        dots = exact_dot(self._values.reshape(rows, -1), columns, bound)
-        return self._sums(dots if self._values.ndim == 2 else dots[0], bound)
+        dots = multiply_exactly(self.values.reshape(len(columns), -1), columns, bound)
+        return self._make_sums(dots if self.values.ndim == 2 else dots[0], bound)
 
-    def _sum_by(self, groups: Array, n: int, bound: int) -> PlainArray:
-        return self._sums(self._grouped(group_places(groups[:, None], n), n)[0], bound)
-
-    def _sum_by_many(self, grouping: Grouping, bound: int) -> PlainArray:
-        return self._sums(self._grouped(grouping.places, grouping.n), bound)
-
-    def _grouped(self, places: Array, n: int) -> Array:
-        """Sums for all groupings (rows, f), (f, n, ...)."""
-        rows, groupings = places.shape
-        sums = sums_by_place(places, self._values.reshape(rows, -1), groupings * (n + 1))
-        return sums.reshape(groupings, n + 1, *self.shape[1:])[:, 1:]
+    def _sum_by(self, grouping: Grouping, shape: tuple[int, ...], bound: int) -> PlainArray:
+        rows, groupings = grouping.places.shape
+        values, count = self.values.reshape(rows, -1), groupings * (grouping.n + 1)
+        sums = sum_by_place(grouping.places, values, count)
+        counted = sums.reshape(groupings, grouping.n + 1, -1)[:, 1:]
+        return self._make_sums(counted.reshape(shape), bound)
 
     def _take(self, rows: Array) -> Self:
-        return self._make(self._values[rows], self.bound)
+        return self._make(self.values[rows], self.bound)
 
-    def _masked(self) -> tuple[dict[str, Any], PlainMask]:
-        return self._hidden(self._values.reshape(-1), self.shape, self.bound)
+    def _mask(self) -> tuple[dict[str, Any], PlainMask]:
+        return self._hide(self.values.reshape(-1), self.shape, self.bound)
 
-    def _masked_runs(
-        self, runs: Runs, shown: Array, bound: int
+    def _mask_sums(
+        self, sums: PrefixSums, shown: Array, bound: int
     ) -> tuple[dict[str, Any], PlainMask]:
-        return self._hidden(runs.of(self._values.reshape(-1))[shown], (len(shown),), bound)
+        return self._hide(sums.add_up(self.values.reshape(-1))[shown], (len(shown),), bound)
 
-    def _hidden(
+    def _hide(
         self, values: Array, shape: tuple[int, ...], bound: int
     ) -> tuple[dict[str, Any], PlainMask]:
-        mask = random_words(values.size, SPACE_BITS)
+        mask = draw_words(values.size, SPACE_BITS)
         hidden = (values.astype(np.uint64) + mask) & SPACE
         return {"values": hidden}, PlainMask(self.key, shape, bound, mask)
 
-    def _rerandomised(self) -> dict[str, Any]:
-        return {"values": self._values.reshape(-1)}
+    def _rerandomise(self) -> dict[str, Any]:
+        return {"values": self.values.reshape(-1)}
 
 
+@dataclass(eq=False, repr=False)
 class PlainMask(Mask):
     """A uniform number mod 2**62 for every value."""
 
-    def __init__(self, key: PublicKey, shape: tuple[int, ...], bound: int, mask: Array) -> None:
-        super().__init__(key, shape, bound)
-        self._mask = mask
+    numbers: Array
 
     def _remove(self, payload: dict[str, Any]) -> Array:
-        values = wire.array_field(payload, "values", np.uint64, 1)
-        if values.size != self._mask.size:
+        values = wire.read_array(payload, "values", np.uint64, 1)
+        if values.size != self.numbers.size:
             raise ProtocolError(
-                f"An answer with {self._mask.size} values was expected. Got {values.size} instead."
+                f"An answer with {self.numbers.size} values was expected. Got {values.size} "
+                "instead."
             )
-        return centred((values - self._mask) & SPACE).reshape(self.shape)
+        unused = np.uint64(64 - SPACE_BITS)
+        # Moving the sign bit to the top lets the arithmetic shift back extend it.
+        signed = ((values - self.numbers) << unused).astype(np.int64) >> np.int64(unused)
+        return signed.reshape(self.shape)
 
     def _fields(self) -> dict[str, Any]:
-        return {"numbers": self._mask}
+        return {"numbers": self.numbers}
 
 
 class PlainSecretKey(SecretKey):
@@ -181,31 +179,43 @@ class PlainSecretKey(SecretKey):
     def _decrypt(self, array: EncryptedArray) -> Array:
         if not isinstance(array, PlainArray):
             raise CryptoError("A plain key opens plain arrays only.")
-        return array._values
+        return array.values
 
-    def _open(self, payload: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
-        size = int(np.prod(shape, dtype=np.int64))
-        return {"values": self._opened(payload, shape, size, size)}
-
-    def _open_runs(self, payload: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
-        most = RUNS_A_VALUE * int(np.prod(shape, dtype=np.int64))
-        return {"values": self._opened(payload, shape, 0, most)}
-
-    def _opened(
-        self, payload: dict[str, Any], shape: tuple[int, ...], least: int, most: int
-    ) -> Array:
-        values = wire.array_field(payload, "values", np.uint64, 1)
-        if not least <= values.size <= most:
+    def _open(
+        self, payload: dict[str, Any], shape: tuple[int, ...], prefixes: bool
+    ) -> dict[str, Any]:
+        values = wire.read_array(payload, "values", np.uint64, 1)
+        size = math.prod(shape)
+        fits = values.size <= SUMS_PER_VALUE * size if prefixes else values.size == size
+        if not fits:
             raise ProtocolError(
                 f"A masked request of shape {shape} was expected. Got {values.size} values instead."
             )
         if values.size and values.max() > SPACE:
             raise ProtocolError("A masked request holds values outside the plaintext space.")
-        return values
+        return {"values": values}
 
 
-def centred(values: Array) -> Array:
-    """Residues mod 2**62 as signed integers around zero."""
-    unused = np.uint64(64 - SPACE_BITS)
-    # Moving the sign bit to the top lets the arithmetic shift back extend it.
-    return (values << unused).astype(np.int64) >> np.int64(unused)
+def multiply_exactly(left: Array, right: Array, bound: int) -> Array:
+    """``left.T @ right`` of int64 matrices, exactly, where no result can pass ``bound``.
+
+    BLAS multiplies floats only, so the right side is cut into digits so narrow that every
+    partial sum stays below 2**53, and the digits are put together again in integers.
+    """
+    if bound < FLOAT_EXACT:
+        return (left.T.astype(np.float64) @ right.astype(np.float64)).astype(np.int64)
+    width = 52 - (max_abs(left) * len(left)).bit_length()
+    if width < 8:  # so many digits would be slower than numpy's own integer loop
+        return left.T @ right
+    floats = left.T.astype(np.float64)
+    total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
+    rest, shift = right, 0
+    while rest.any():
+        # The last digit keeps the sign: an arithmetic shift ends at -1, never at 0.
+        last = max_abs(rest) < 2**width
+        digit = rest if last else rest & (2**width - 1)
+        total += (floats @ digit.astype(np.float64)).astype(np.int64) << shift
+        if last:
+            break
+        rest, shift = rest >> width, shift + width
+    return total

@@ -2,28 +2,24 @@
 
 The base classes check types, shapes, keys and bounds once, here, before any scheme works; a
 scheme adds only the arithmetic. Whatever could leave the plaintext space raises BoundExceeded
-before it is computed, so nothing ever decrypts to noise.
+before it is computed, so nothing ever decrypts to rubbish.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from vfsl.crypto import wire
-from vfsl.crypto.grouping import Grouping
-from vfsl.crypto.integers import (
-    as_integers,
-    largest,
-    largest_column_sum,
-    negated,
-)
-from vfsl.crypto.opening import Mask, SecretKey, shown_field
-from vfsl.crypto.runs import Groups, Runs, shown_positions
+from vfsl.crypto.fixed import as_integers, max_abs, max_column_sum, negate
+from vfsl.crypto.opening import Mask, SecretKey, read_shown
+from vfsl.crypto.sums import GroupBound, Grouping, PrefixSums, find_shown
 from vfsl.errors import (
     BoundExceeded,
     ConfigError,
@@ -38,16 +34,40 @@ from vfsl.values import Array, Ciphertext, Masked
 Use = Literal["any", "inner", "sum_by", "add"]
 # Sums that came out of an array made for one use: they add, scale and leave, no more.
 RESULT = "result"
+# The kinds of protocol for which scheme="auto" picks a scheme.
+Work = Literal["linear", "linear of many", "association", "trees", "trees without a key holder"]
 
 
 class Scheme(ABC):
-    """A way to encrypt, with its parameters; makes keys and reads public keys."""
+    """A way to encrypt, with its parameters; makes keys and reads public keys.
+
+    The class variables are facts that protocols ask for instead of a scheme's name.
+
+    Attributes
+    ----------
+    name : str
+    hides : bool
+        False only where ciphertexts are readable (plain): no re-randomisation, never deployed.
+    elementwise : bool
+        Whether an encrypted array may be multiplied by a plain array element by element.
+    rows_together : bool
+        Whether many rows share a ciphertext: rows to be summed must then lie together, and
+        ``take`` is refused.
+    cheap_sums : bool
+        Whether adding up rows costs less than handling many arrays.
+    opener_sees_places : bool
+        Whether whoever opens prefix sums learns which values each of them adds up.
+    serves : tuple of str
+        The kinds of work for which "auto" picks it, if no scheme listed earlier does that too.
+    """
 
     name: ClassVar[str]
-    # False only where ciphertexts are readable (plain): no re-randomisation, never deployed.
     hides: ClassVar[bool] = True
-    # Whether an encrypted array may be multiplied by a plain array element by element.
     elementwise: ClassVar[bool] = True
+    rows_together: ClassVar[bool] = False
+    cheap_sums: ClassVar[bool] = False
+    opener_sees_places: ClassVar[bool] = False
+    serves: ClassVar[tuple[Work, ...]] = ()
 
     def __init__(self, security: int = 128) -> None:
         self.security = security
@@ -56,9 +76,17 @@ class Scheme(ABC):
     def generate(self) -> tuple[PublicKey, SecretKey]:
         """A fresh key pair from the operating system's randomness."""
 
-    @abstractmethod
-    def load_public(self, wire: dict[str, Any]) -> PublicKey:
+    def load_public(self, content: dict[str, Any]) -> PublicKey:
         """A public key from :meth:`PublicKey.to_wire`, refused unless it is sound."""
+        came = wire.read_field(content, "scheme", str)
+        if came != self.name:
+            raise ProtocolError(
+                f"A {self.name} public key was expected. Got scheme {came!r} instead."
+            )
+        return self._load_public(content)
+
+    @abstractmethod
+    def _load_public(self, content: dict[str, Any]) -> PublicKey: ...
 
 
 class PublicKey(ABC):
@@ -80,24 +108,19 @@ class PublicKey(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the wire form, in hexadecimal."""
-        return wire.fingerprint(self.to_wire())
+        return wire.hash_key(self.to_wire())
 
     def encrypt(self, ints: Any, *, use: Use = "any", bound: int | None = None) -> EncryptedArray:
-        """Encrypt integers.
+        """Encrypt an integer array of any shape, or an object array of Python ints.
 
         Parameters
         ----------
-        ints : integer array of any shape, or object array of Python ints
         use : {"any", "inner", "sum_by", "add"}
             What the receiver will do. All but "any" allow smaller and faster layouts; "add" is
             for arrays that are only added up and opened. Element-wise products need "any".
         bound : int, optional
             A bound on the absolute values that may be public. Default: their largest, which
             ``to_wire`` rounds up to a power of two.
-
-        Returns
-        -------
-        EncryptedArray
         """
         if use not in get_args(Use):
             raise ConfigError(
@@ -106,7 +129,7 @@ class PublicKey(ABC):
         values = as_integers(ints, "The ints parameter of encrypt")
         if values.size == 0:
             raise InputError("encrypt needs at least one value. Got an empty array instead.")
-        true = largest(values)
+        true = max_abs(values)
         if bound is not None and bound < true:
             raise BoundExceeded("The bound parameter of encrypt must cover every value.")
         declared = true if bound is None else bound
@@ -115,21 +138,21 @@ class PublicKey(ABC):
 
     def load(self, ciphertext: Ciphertext) -> EncryptedArray:
         """Read an array that a peer sent by ``EncryptedArray.to_wire``, validating everything."""
-        payload = wire.content(ciphertext, Ciphertext, "An encrypted array")
+        payload = wire.read_content(ciphertext, Ciphertext, "An encrypted array")
         wire.check_header(payload, self.scheme, self.fingerprint, "array")
-        shape = wire.shape_field(payload)
-        use = wire.field(payload, "use", str)
+        shape = wire.read_shape(payload)
+        use = wire.read_field(payload, "use", str)
         if use not in (*get_args(Use), RESULT):
             raise ProtocolError(f"A ciphertext of a known use was expected. Got {use!r} instead.")
-        return self._load(payload, shape, use, wire.bound_field(payload, self.widest))
+        return self._load(payload, shape, use, wire.read_bound(payload, self.widest))
 
     def load_mask(self, message: Masked) -> Mask:
         """Read a mask that a peer handed on by ``Mask.to_wire``, validating everything."""
-        payload = wire.content(message, Masked, "A mask")
+        payload = wire.read_content(message, Masked, "A mask")
         wire.check_header(payload, self.scheme, self.fingerprint, "mask")
-        shape = wire.shape_field(payload, least=0)
-        bound = wire.bound_field(payload, self.widest)
-        return self._load_mask(payload, shape, bound, shown_field(payload, shape))
+        shape = wire.read_shape(payload, least=0)
+        bound = wire.read_bound(payload, self.widest)
+        return self._load_mask(payload, shape, bound, read_shown(payload, shape))
 
     def prepare(self, count: int, *, use: Use = "inner") -> None:  # noqa: B027 - often nothing to do
         """Precompute randomness for ``count`` further numbers, where that saves time later.
@@ -155,23 +178,23 @@ class PublicKey(ABC):
     ) -> Mask: ...
 
 
+@dataclass(eq=False, repr=False)
 class EncryptedArray(ABC):
     """Encrypted integers in an array shape, with a bound on their absolute values."""
 
+    key: PublicKey
+    shape: tuple[int, ...]
+    use: str
+    bound: int
+    # Of group sums: how large a sum over several groups can be. It does not cross the wire.
+    groups: GroupBound | None = field(default=None, init=False)
+
     # Without it numpy would take `plain + encrypted` apart into an array of objects.
     __array_ufunc__ = None
-    # Of group sums: how large a sum over several groups can be. It does not cross the wire.
-    groups: Groups | None = None
-
-    def __init__(self, key: PublicKey, shape: tuple[int, ...], use: str, bound: int) -> None:
-        self.key = key
-        self.shape = shape
-        self.use = use
-        self.bound = bound
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def capacity(self) -> int:
@@ -183,69 +206,56 @@ class EncryptedArray(ABC):
 
     def __add__(self, other: Any) -> Self:
         if isinstance(other, EncryptedArray):
-            bound = self._next(self.bound + other.bound, "+")
-            return self._joined(self._add(self._peer(other), bound), other)
-        values = self._plain(other, "+")
-        return self._add_plain(values, self._next(self.bound + largest(values), "+"))
+            bound = self._check_next(self.bound + other.bound, "+")
+            return self._join_groups(self._add(self._check_peer(other), bound), other)
+        values = self._check_plain(other, "+")
+        return self._add_plain(values, self._check_next(self.bound + max_abs(values), "+"))
 
-    def __radd__(self, other: Any) -> Self:
-        return self.__add__(other)
+    __radd__ = __add__
 
     def __sub__(self, other: Any) -> Self:
         if isinstance(other, EncryptedArray):
-            bound = self._next(self.bound + other.bound, "-")
-            return self._joined(self._subtract(self._peer(other), bound), other)
-        values = self._plain(other, "-")
-        bound = self._next(self.bound + largest(values), "-")
-        return self._add_plain(negated(values), bound)
+            bound = self._check_next(self.bound + other.bound, "-")
+            return self._join_groups(self._subtract(self._check_peer(other), bound), other)
+        values = self._check_plain(other, "-")
+        bound = self._check_next(self.bound + max_abs(values), "-")
+        return self._add_plain(negate(values), bound)
 
     def __rsub__(self, other: Any) -> Self:
-        return self.__neg__().__add__(other)
+        return (-self).__add__(other)
 
     def __neg__(self) -> Self:
-        return self._scaled(-1, self.bound)
+        return self._scale_all(-1, self.bound)
 
     def __mul__(self, other: Any) -> Self:
         """Multiply by a plain integer, or element by element by a plain integer array."""
         values = as_integers(other, "The factor of an encrypted array")
-        bound = self._next(self.bound * largest(values), "*")
+        bound = self._check_next(self.bound * max_abs(values), "*")
         if values.ndim == 0:
-            return self._scaled(int(values), bound)
+            return self._scale_all(int(values), bound)
         if self.use != "any":
             raise CryptoError(
                 f"Element-wise products need an array encrypted with use='any'. "
                 f"Got use={self.use!r} instead."
             )
-        return self._multiply(self._plain(values, "*"), bound)
+        return self._multiply(self._check_plain(values, "*"), bound)
 
-    def __rmul__(self, other: Any) -> Self:
-        return self.__mul__(other)
+    __rmul__ = __mul__
 
     def without(self, part: EncryptedArray) -> Self:
         """Take off the sums over some of this array's rows; what is left are the other rows' sums.
 
         Sibling subtraction in trees: both arrays are sums over rows of the same bound, and
-        ``part``'s rows are among this array's, so the bound does not grow as with ``-``. If runs
-        of both were asked for already, a scheme may let the key holder subtract what it opened;
-        so requests must reach it in the order in which they were made.
+        ``part``'s rows are among this array's, so the bound does not grow as with ``-``. If prefix
+        sums of both were asked for already, a scheme may let the key holder subtract what it
+        opened; so requests must reach it in the order in which they were made.
         """
-        rest = self._without(self._peer(part))
+        rest = self._without(self._check_peer(part))
         rest.groups = self.groups
         return rest
 
     def take(self, rows: Any) -> Self:
-        """Some rows along the first axis, by position; a row may be taken more than once.
-
-        Parameters
-        ----------
-        rows : integer array of shape (m,)
-            Positions from 0.
-
-        Returns
-        -------
-        EncryptedArray
-            Of shape (m, …), with the same use and bound.
-        """
+        """Some rows along the first axis, by position; a row may be taken more than once."""
         at = as_integers(rows, "The rows parameter of take")
         length = self.shape[0] if self.shape else 0
         if at.ndim != 1 or at.size == 0 or int(at.min()) < 0 or int(at.max()) >= length:
@@ -256,77 +266,56 @@ class EncryptedArray(ABC):
         return self._take(at)
 
     def inner(self, columns: Any) -> EncryptedArray:
-        """Inner products with plain columns.
+        """Inner products with plain integer columns of shape (n, d).
 
-        Parameters
-        ----------
-        columns : integer array of shape (n, d)
-
-        Returns
-        -------
-        EncryptedArray
-            Of shape (d,) if this array is (n,); of shape (k, d) if it is (n, k).
+        The result has shape (d,) if this array is (n,), and shape (k, d) if it is (n, k).
         """
         plain = as_integers(columns, "The columns parameter of inner")
-        rows = self._rows("inner")
+        rows = self._count_rows("inner")
         if plain.ndim != 2 or plain.shape[0] != rows or plain.shape[1] == 0:
             raise InputError(
                 f"The columns parameter of inner must have shape ({rows}, d). "
                 f"Got {plain.shape} instead."
             )
-        bound = self._next(self.bound * largest_column_sum(plain), "inner")
+        bound = self._check_next(self.bound * max_column_sum(plain), "inner")
         return self._inner(plain, bound)
 
     def sum_by(self, groups: Any, n: int) -> EncryptedArray:
-        """Sums of the rows of each group.
+        """Sums of the rows of each of n groups.
 
-        Parameters
-        ----------
-        groups : integer array of shape (rows,)
-            The group of each row, 0 to n − 1, or −1 for a row that counts nowhere.
-        n : int
-            Number of groups.
-
-        Returns
-        -------
-        EncryptedArray
-            Of shape (n,) if this array is (rows,); of shape (n, k) if it is (rows, k).
+        ``groups`` has the group of each row, 0 to n − 1, or −1 for a row that counts nowhere. The
+        result has shape (n,) if this array is (rows,), and shape (n, k) if it is (rows, k).
         """
         codes = as_integers(groups, "The groups parameter of sum_by")
         if codes.ndim != 1:
             raise InputError(
-                f"The groups parameter of sum_by must have shape ({self._rows('sum_by')},). "
+                f"The groups parameter of sum_by must have shape ({self._count_rows('sum_by')},). "
                 f"Got {codes.shape} instead."
             )
-        grouping, bound = self._grouping(codes[:, None], n)
-        sums = self._sum_by(grouping.codes[:, 0], n, bound)
-        return self._grouped_by(sums, grouping.counts, n)
+        grouping, bound = self._check_grouping(codes[:, None], n)
+        sums = self._sum_by(grouping, (n, *self.shape[1:]), bound)
+        return self._bound_groups(sums, grouping.counts, n)
 
     def sum_by_many(self, groups: Any, n: int, stretch: int | None = None) -> EncryptedArray:
-        """:meth:`sum_by` for several groupings of the same rows at once.
+        """:meth:`sum_by` for several groupings of the same rows at once: (f, n) or (f, n, k).
 
         Parameters
         ----------
         groups : integer array of shape (rows, f), or Grouping
-        n : int
         stretch : int, optional
-            Runs will stay within so many neighbouring groups (:meth:`masked`), which bounds them
-            by the rows of those. Default: all n.
-
-        Returns
-        -------
-        EncryptedArray
-            Of shape (f, n) or (f, n, k).
+            Prefix sums will stay within this many neighbouring groups (:meth:`mask`), which bounds
+            them by the rows of those. Default: all n.
         """
-        grouping, bound = self._grouping(groups, n)
+        grouping, bound = self._check_grouping(groups, n)
         whole = n if stretch is None else stretch
         if whole < 1 or n % whole:
             raise InputError(
                 f"The stretch parameter of sum_by_many must divide n = {n}. Got {stretch} instead."
             )
-        return self._grouped_by(self._sum_by_many(grouping, bound), grouping.counts, whole)
+        sums = self._sum_by(grouping, (*grouping.counts.shape, *self.shape[1:]), bound)
+        return self._bound_groups(sums, grouping.counts, whole)
 
-    def masked(self, runs: Runs | None = None, shown: Any = None) -> tuple[Ciphertext, Mask]:
+    def mask(self, sums: PrefixSums | None = None, shown: Any = None) -> tuple[Ciphertext, Mask]:
         """A request to the key holder, hidden by a uniform mask, and the mask to take off.
 
         The mask covers the whole plaintext space, so the key holder learns the number of
@@ -334,48 +323,41 @@ class EncryptedArray(ABC):
 
         Parameters
         ----------
-        runs : Runs, optional
+        sums : PrefixSums, optional
             Open these sums over the flattened array, in their order, instead of its values.
-        shown : array of bool, one a run, optional
-            The sums that the mask uncovers; default all. The key holder does not learn which;
-            under bfv it learns all runs (not their values), under other schemes only how many are
-            shown. Whoever gets mask and answer learns nothing about the others.
-
-        Returns
-        -------
-        request : Ciphertext
-        mask : Mask
+        shown : array of bool, one per sum, optional
+            The sums that the mask uncovers; default all. The key holder does not learn which ones
+            they are. It learns which values each sum adds up (not the values themselves) where
+            ``Scheme.opener_sees_places``, and otherwise only how many sums are shown. Whoever gets
+            mask and answer learns nothing about the others.
         """
-        if runs is None:
+        if sums is None:
             if shown is not None:
-                raise InputError("The shown parameter of masked needs runs. Got none instead.")
-            payload, mask = self._masked()
+                raise InputError("The shown parameter of mask needs sums. Got none instead.")
+            payload, mask = self._mask()
             return Ciphertext(self._header("masked") | payload), mask
-        runs.check(self.size)
-        positions = shown_positions(shown, len(runs))
-        bound = self._next(runs.bound(self.bound, self.groups), "A run")
-        payload, mask = self._masked_runs(runs, positions, bound)
+        sums.check(self.size)
+        positions = find_shown(shown, len(sums))
+        bound = self._check_next(sums.bound(self.bound, self.groups), "A prefix sum")
+        payload, mask = self._mask_sums(sums, positions, bound)
         return Ciphertext(self._header("masked runs") | payload), mask
 
     def to_wire(self, *, bound: int | None = None) -> Ciphertext:
         """The array as it may leave this party: re-randomised, with a coarse bound.
 
-        Parameters
-        ----------
-        bound : int, optional
-            The bound to state; at least the true one. Default: the true one rounded up to a
-            power of two less one, since a tight bound tells about private columns.
+        The bound to state must be at least the true one. By default it is the true one rounded up
+        to a power of two less one, since a tight bound tells about private columns.
         """
-        stated = wire.coarse(self.bound, self.capacity) if bound is None else bound
+        stated = wire.coarsen(self.bound, self.capacity) if bound is None else bound
         if stated < self.bound:
             raise BoundExceeded("The bound parameter of to_wire must not be below the true bound.")
         check_bound(stated, self.capacity, "to_wire")
         header = self._header("array") | {
             "use": self.use,
             "shape": np.array(self.shape, dtype=np.int64),
-            "bound": wire.as_bound(stated),
+            "bound": wire.write_bound(stated),
         }
-        return Ciphertext(header | self._rerandomised())
+        return Ciphertext(header | self._rerandomise())
 
     # What a scheme implements; arguments are checked, ``bound`` is that of the result.
 
@@ -398,55 +380,54 @@ class EncryptedArray(ABC):
     def _inner(self, columns: Array, bound: int) -> EncryptedArray: ...
 
     @abstractmethod
-    def _sum_by(self, groups: Array, n: int, bound: int) -> EncryptedArray: ...
-
-    @abstractmethod
-    def _sum_by_many(self, grouping: Grouping, bound: int) -> EncryptedArray: ...
+    def _sum_by(self, grouping: Grouping, shape: tuple[int, ...], bound: int) -> EncryptedArray: ...
 
     @abstractmethod
     def _take(self, rows: Array) -> Self: ...
 
     @abstractmethod
-    def _masked(self) -> tuple[dict[str, Any], Mask]: ...
+    def _mask(self) -> tuple[dict[str, Any], Mask]: ...
 
     @abstractmethod
-    def _masked_runs(self, runs: Runs, shown: Array, bound: int) -> tuple[dict[str, Any], Mask]: ...
+    def _mask_sums(
+        self, sums: PrefixSums, shown: Array, bound: int
+    ) -> tuple[dict[str, Any], Mask]: ...
 
     @abstractmethod
-    def _rerandomised(self) -> dict[str, Any]: ...
+    def _rerandomise(self) -> dict[str, Any]: ...
 
     def _without(self, part: Self) -> Self:
         return self._subtract(part, self.bound)
 
-    def _joined(self, result: Self, other: EncryptedArray) -> Self:
-        """A sum or difference with what is known about its groups."""
-        result.groups = self.groups.joined(other.groups) if self.groups else None
+    def _join_groups(self, result: Self, other: EncryptedArray) -> Self:
+        """A sum or difference, with what is known about its groups."""
+        result.groups = self.groups.add(other.groups) if self.groups else None
         return result
 
-    def _scaled(self, factor: int, bound: int) -> Self:
+    def _scale_all(self, factor: int, bound: int) -> Self:
         result = self._scale(factor, bound)
-        result.groups = self.groups.scaled(factor) if self.groups else None
+        result.groups = self.groups.scale(factor) if self.groups else None
         return result
 
-    def _grouped_by(self, sums: EncryptedArray, counts: Array, stretch: int) -> EncryptedArray:
+    def _bound_groups(self, sums: EncryptedArray, counts: Array, stretch: int) -> EncryptedArray:
         """Group sums with the bound of all groups of a stretch together.
 
         It is the row bound times the most rows that count in a stretch. Where rows have several
-        columns, a run may pass over all of them, so each counts.
+        columns, a prefix sum may pass over all of them, so each counts.
         """
         columns = self.size // self.shape[0]
         counted = int(counts.reshape(-1, stretch).sum(axis=1).max())
-        sums.groups = Groups(stretch * columns, self.bound * counted * columns)
+        sums.groups = GroupBound(stretch * columns, self.bound * counted * columns)
         return sums
 
     def _header(self, form: str) -> dict[str, Any]:
         return {"scheme": self.key.scheme, "key": self.key.fingerprint, "form": form}
 
-    def _next(self, bound: int, operation: str) -> int:
+    def _check_next(self, bound: int, operation: str) -> int:
         check_bound(bound, self.capacity, operation)
         return bound
 
-    def _peer(self, other: EncryptedArray) -> Self:
+    def _check_peer(self, other: EncryptedArray) -> Self:
         if type(other) is not type(self) or other.key.fingerprint != self.key.fingerprint:
             raise KeyMismatch(
                 f"Encrypted arrays combine under one key only. Got {self.key.scheme} key "
@@ -460,7 +441,7 @@ class EncryptedArray(ABC):
             )
         return other
 
-    def _plain(self, other: Any, operation: str) -> Array:
+    def _check_plain(self, other: Any, operation: str) -> Array:
         values = as_integers(other, f"The plain side of {operation}")
         if values.ndim == 0:
             return np.full(self.shape, values[()], dtype=values.dtype)
@@ -471,7 +452,7 @@ class EncryptedArray(ABC):
             )
         return values
 
-    def _rows(self, operation: str) -> int:
+    def _count_rows(self, operation: str) -> int:
         if self.use == RESULT or len(self.shape) not in (1, 2):
             raise CryptoError(
                 f"{operation} needs rows: an array of one or two axes that is not itself a sum. "
@@ -480,15 +461,15 @@ class EncryptedArray(ABC):
             )
         return self.shape[0]
 
-    def _grouping(self, groups: Any, n: int) -> tuple[Grouping, int]:
+    def _check_grouping(self, groups: Any, n: int) -> tuple[Grouping, int]:
         grouping = groups if isinstance(groups, Grouping) else Grouping(groups, n)
-        rows = self._rows("sum_by")
+        rows = self._count_rows("sum_by")
         if len(grouping.places) != rows or grouping.n != n:
             raise InputError(
                 f"The groups parameter of sum_by must group {rows} rows into n = {n} groups. "
                 f"Got {len(grouping.places)} rows and {grouping.n} groups instead."
             )
-        return grouping, self._next(self.bound * int(grouping.counts.max()), "sum_by")
+        return grouping, self._check_next(self.bound * int(grouping.counts.max()), "sum_by")
 
 
 def check_bound(bound: int, capacity: int, operation: str) -> None:

@@ -21,14 +21,14 @@ Counts = list[list[int]]
 def histogram(*samples: Array, bins: int = 20, least: int = LEAST) -> dict[str, Any]:
     """Counts of numbers over bins that all samples share; missing numbers are left out.
 
-    Bounds are round numbers, and the first and the last bin are open, so that no bound is the value
-    of a row. Every count is 0 or at least ``least``: smaller ones are merged with a neighbour.
+    Bounds are round numbers, and the first and the last bin are open, so that no bound is a row's
+    value. Every count is 0 or at least ``least``: a bin with a smaller one joins its neighbour.
 
     Returns
     -------
     dict
-        ``edges``, inner bounds, and ``counts``, for each sample one count more than edges. Empty if
-        a sample has fewer than ``least`` numbers.
+        ``edges``, the inner bounds, and ``counts``, one list per sample with one number more than
+        there are edges. Empty if a sample has fewer than ``least`` numbers.
     """
     known = [np.sort(_finite(sample)) for sample in samples]
     if not known or any(len(sample) < least for sample in known):
@@ -86,13 +86,13 @@ def merge_small(edges: Floats, counts: Array, least: int) -> tuple[Floats, Array
 def level_counts(
     *samples: Mapping[Hashable, int], most: int = 12, least: int = LEAST
 ) -> dict[str, Any]:
-    """Counts of categories; rare ones, and those beyond the ``most`` frequent, are one line.
+    """Counts of categories; rare ones, and those beyond the ``most`` frequent, share one line.
 
     Returns
     -------
     dict
-        ``levels`` and ``counts``, for each sample one count a level. Empty if a sample has fewer
-        than ``least`` rows.
+        ``levels`` and ``counts``, one list per sample with one count per level. Empty if a sample
+        has fewer than ``least`` rows.
     """
     if not samples or any(sum(sample.values()) < least for sample in samples):
         return {}

@@ -33,7 +33,7 @@ def check_choice(where: str, name: str, value: object, choices: Sequence[str]) -
         )
 
 
-def check_share(where: str, name: str, value: object) -> None:
+def check_fraction(where: str, name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
         raise ConfigError(
             f"The {name} parameter of {where} must be a number from 0 to 1. Got {value!r} instead."

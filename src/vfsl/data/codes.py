@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,12 +19,9 @@ from vfsl.values import Array
 class Code(ABC):
     """What a column was in the training rows; only plain values, so that it saves as JSON."""
 
+    kind: ClassVar[Kind]
     name: str
     dtype: str
-
-    @property
-    @abstractmethod
-    def kind(self) -> Kind: ...
 
     @property
     @abstractmethod
@@ -35,6 +32,18 @@ class Code(ABC):
     @abstractmethod
     def names(self) -> list[str]: ...
 
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether no training row had a value."""
+
+    @abstractmethod
+    def encode(self, values: pd.Series[Any], *, impute: bool) -> tuple[Array, dict[str, int]]:
+        """Matrix columns, and how many cells something happened to, by what."""
+
+    @abstractmethod
+    def restore(self, block: Array, *, clip: bool = False) -> pd.Series[Any]:
+        """Matrix columns back in the user's units and type."""
+
     def to_dict(self) -> dict[str, Any]:
         return {"kind": str(self.kind), **asdict(self)}
 
@@ -43,16 +52,13 @@ class Code(ABC):
 class NumericCode(Code):
     """Standardised by mean and population deviation; bounds are those of the training rows."""
 
+    kind = Kind.NUMERIC
     mean: float
     deviation: float
     low: float
     high: float
     seen: bool
     used: bool
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.NUMERIC
 
     @property
     def width(self) -> int:
@@ -62,20 +68,35 @@ class NumericCode(Code):
     def names(self) -> list[str]:
         return [self.name] * self.width
 
+    def is_empty(self) -> bool:
+        return not self.seen
+
+    def encode(self, values: pd.Series[Any], *, impute: bool) -> tuple[Array, dict[str, int]]:
+        numbers = as_floats(values)
+        missing = np.isnan(numbers)
+        imputed = int(missing.sum()) if impute and self.seen else 0
+        if not self.used:
+            changed = int((~missing & (numbers != self.mean)).sum())
+            return np.empty((len(numbers), 0)), {"imputed": imputed, "no longer constant": changed}
+        block = ((numbers - self.mean) / self.deviation)[:, np.newaxis]
+        if imputed:
+            block[missing] = 0.0
+        return block, {"imputed": imputed}
+
+    def restore(self, block: Array, *, clip: bool = False) -> pd.Series[Any]:
+        return restore_numbers(block, self, clip=clip)
+
 
 @dataclass(frozen=True)
 class CategoryCode(Code):
-    """One matrix column a level; levels are those of the training rows, in a fixed order."""
+    """One matrix column per level; levels are those of the training rows, in a fixed order."""
 
+    kind = Kind.CATEGORICAL
     levels: list[Any]
     mode: int | None
     used: bool
     categories: list[Any] | None
     ordered: bool
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.CATEGORICAL
 
     @property
     def width(self) -> int:
@@ -84,6 +105,24 @@ class CategoryCode(Code):
     @property
     def names(self) -> list[str]:
         return [f"{self.name}={level}" for level in self.levels] if self.used else []
+
+    def is_empty(self) -> bool:
+        return not self.levels
+
+    def encode(self, values: pd.Series[Any], *, impute: bool) -> tuple[Array, dict[str, int]]:
+        missing = values.isna().to_numpy()
+        places = positions(values, self.levels)
+        places[missing] = -1
+        unseen = int(((places < 0) & ~missing).sum())
+        imputed = missing if impute and self.mode is not None else np.zeros_like(missing)
+        places[imputed] = self.mode or 0
+        block = np.empty((len(values), 0))
+        if self.used:
+            block = one_hot(places, missing & ~imputed, self.width)
+        return block, {"unseen categories": unseen, "imputed": int(imputed.sum())}
+
+    def restore(self, block: Array, *, clip: bool = False) -> pd.Series[Any]:
+        return restore_categories(block, self)
 
 
 def as_floats(values: pd.Series[Any]) -> Array:
@@ -136,10 +175,6 @@ def positions(values: pd.Series[Any], levels: list[Any]) -> Array:
     """The place of each cell among the levels; −1 for missing cells and unseen categories."""
     known = pd.Index(levels, dtype=object)
     return np.asarray(known.get_indexer(pd.Index(values.astype(object), dtype=object)))
-
-
-def standardise(numbers: Array, code: NumericCode) -> Array:
-    return ((numbers - code.mean) / code.deviation)[:, np.newaxis]
 
 
 def one_hot(places: Array, missing: Array, width: int) -> Array:

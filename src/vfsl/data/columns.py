@@ -1,19 +1,26 @@
-"""One column of a table: its kind, declared or inferred, and every reason to refuse it."""
+"""One column of a table: its kind, what its cells of text say, and every reason to refuse it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from pandas.api import types
 
-from vfsl.data import text
 from vfsl.data.checks import counted
 from vfsl.errors import ConfigError, DataError
+
+WHOLE = r"^[+-]?[0-9]+$"
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+LEADING_ZERO = r"^[+-]?0[0-9]+$"
+DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.]+.*)?$"
+DECIMAL_COMMA = r"^[+-]?[0-9]+,[0-9]+$"
+TRUTH = r"^([Tt]rue|TRUE|[Ff]alse|FALSE)$"
 
 
 class Kind(StrEnum):
@@ -24,25 +31,16 @@ class Kind(StrEnum):
     LABEL = "label"
 
 
-_INFERRED = {
-    "string": "text",
-    "boolean": "truth",
-    "integer": "whole",
-    "floating": "decimal",
-    "mixed-integer-float": "decimal",
-    "decimal": "decimal",
-    "mixed-integer": "mixed",
-    "mixed": "mixed",
-    "empty": "empty",
-    "datetime64": "date",
-    "datetime": "date",
-    "date": "date",
-    "timedelta64": "date",
-    "timedelta": "date",
-    "time": "date",
-    "period": "date",
-    "interval": "interval",
+# What pandas infers, by what it means here; other names, such as "interval", mean themselves.
+_FAMILIES = {
+    "text": "string",
+    "truth": "boolean",
+    "whole": "integer",
+    "decimal": "floating mixed-integer-float decimal",
+    "mixed": "mixed-integer mixed",
+    "date": "datetime64 datetime date timedelta64 timedelta time period",
 }
+_INFERRED = {name: family for family, names in _FAMILIES.items() for name in names.split()}
 
 
 def kind_from(value: Kind | str, column: str) -> Kind:
@@ -75,11 +73,11 @@ def clean_column(
             raise DataError(f"{where} has no value in any row; leave the column out.")
         # A table whose labels are all unknown is an ordinary table to predict for.
         return pd.Series(np.full(len(values), np.nan), index=values.index), Kind.LABEL
-    family = _family(values)
+    family = _find_family(values)
     if declared is Kind.NUMERIC:
-        values = _as_number(values, family, where)
+        values = _read_as_number(values, family, where)
     else:
-        values = _as_found(values, family, where, declared)
+        values = _read_as_found(values, family, where, declared)
     if types.is_numeric_dtype(values.dtype) and not types.is_bool_dtype(values.dtype):
         _check_finite(values, where)
         found = Kind.NUMERIC
@@ -88,11 +86,11 @@ def clean_column(
     return values, Kind.LABEL if is_label else declared or found
 
 
-def _family(values: pd.Series[Any]) -> str:
+def _find_family(values: pd.Series[Any]) -> str:
     """text, truth, whole, decimal, category, mixed, interval, date, or a type nobody can use."""
     dtype = values.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        inner = _family(pd.Series(dtype.categories))
+        inner = _find_family(pd.Series(dtype.categories))
         return inner if inner in ("mixed", "date", "interval") else "category"
     if types.is_bool_dtype(dtype):
         return "truth"
@@ -106,24 +104,26 @@ def _family(values: pd.Series[Any]) -> str:
     return _INFERRED.get(inferred, inferred)
 
 
-def _as_found(
+def _read_as_found(
     values: pd.Series[Any], family: str, where: str, declared: Kind | None
 ) -> pd.Series[Any]:
     """A column read as what it looks like; ``declared`` is None or CATEGORICAL."""
     if family == "mixed":
         if declared is None:
-            raise text.mixed(where, *_count_numbers(values))
-        return _relabel(values, (str(value) for value in values.dropna()))
+            observed = values.dropna()
+            numeric = sum(isinstance(one, Real) and not isinstance(one, bool) for one in observed)
+            raise mixed_error(where, numeric, len(observed) - numeric)
+        return _write_out(values)
     if family == "interval":
         if isinstance(values.dtype, pd.CategoricalDtype):
             return values.cat.rename_categories([str(part) for part in values.cat.categories])
-        return _relabel(values, (str(value) for value in values.dropna()))
+        return _write_out(values)
     if family == "date":
-        raise _date(where)
+        raise _date_error(where)
     if family == "text":
-        return _text(values, where, declared)
+        return _check_text(values, where, declared)
     if values.dtype == object and family in ("whole", "decimal", "truth"):
-        return _typed(values, family, where)
+        return _to_type(values, family, where)
     if family in ("category", "whole", "decimal", "truth"):
         return values
     raise DataError(
@@ -132,19 +132,19 @@ def _as_found(
     )
 
 
-def _as_number(values: pd.Series[Any], family: str, where: str) -> pd.Series[Any]:
+def _read_as_number(values: pd.Series[Any], family: str, where: str) -> pd.Series[Any]:
     """A column declared numeric: text is read, whatever is not a number is counted and refused."""
     if family == "date":
-        raise _date(where)
+        raise _date_error(where)
     if family == "category":
         values = values.astype(values.cat.categories.dtype)
-        family = _family(values)
+        family = _find_family(values)
     if family == "truth":
         return values.astype("Int64" if values.hasnans else "int64")
     if family in ("whole", "decimal"):
-        return _typed(values, family, where) if values.dtype == object else values
-    written = _relabel(values, (str(value) for value in values.dropna()))
-    numbers, bad = text.numbers(text.cells_of(written), where)
+        return _to_type(values, family, where) if values.dtype == object else values
+    written = _write_out(values)
+    numbers, bad = read_numbers(to_cells(written), where)
     if bad:
         raise DataError(
             f"{where} is declared numeric, but {counted(bad, 'cell')} of {len(values):,} "
@@ -154,7 +154,7 @@ def _as_number(values: pd.Series[Any], family: str, where: str) -> pd.Series[Any
     return numbers.set_axis(values.index)
 
 
-def _typed(values: pd.Series[Any], family: str, where: str) -> pd.Series[Any]:
+def _to_type(values: pd.Series[Any], family: str, where: str) -> pd.Series[Any]:
     """Python objects of one family as a typed column."""
     missing = bool(values.isna().any())
     if family == "truth":
@@ -170,27 +170,21 @@ def _typed(values: pd.Series[Any], family: str, where: str) -> pd.Series[Any]:
         ) from None
 
 
-def _text(values: pd.Series[Any], where: str, declared: Kind | None) -> pd.Series[Any]:
+def _check_text(values: pd.Series[Any], where: str, declared: Kind | None) -> pd.Series[Any]:
     if declared is None:
-        cells = text.cells_of(values)
-        if text.all_match(cells, text.DATE):
-            raise _date(where)
-        if text.all_match(cells, text.DECIMAL_COMMA):
-            raise text.decimal_comma(where)
-    return _relabel(values, values.dropna()) if values.dtype == object else values
+        cells = to_cells(values)
+        if all_match(cells, DATE):
+            raise _date_error(where)
+        if all_match(cells, DECIMAL_COMMA):
+            raise decimal_comma_error(where)
+    return _write_out(values) if values.dtype == object else values
 
 
-def _relabel(values: pd.Series[Any], observed: Iterable[Any]) -> pd.Series[Any]:
-    """The column with its observed cells replaced, as the text type that pandas prefers."""
+def _write_out(values: pd.Series[Any]) -> pd.Series[Any]:
+    """The column with its observed cells as text, of the text type that pandas prefers."""
     cells = np.full(len(values), None, dtype=object)
-    cells[values.notna().to_numpy()] = list(observed)
+    cells[values.notna().to_numpy()] = [str(cell) for cell in values.dropna()]
     return pd.Series(cells.tolist(), index=values.index)
-
-
-def _count_numbers(values: pd.Series[Any]) -> tuple[int, int]:
-    observed = values.dropna()
-    numeric = sum(isinstance(cell, Real) and not isinstance(cell, bool) for cell in observed)
-    return numeric, len(observed) - numeric
 
 
 def _check_finite(values: pd.Series[Any], where: str) -> None:
@@ -202,8 +196,101 @@ def _check_finite(values: pd.Series[Any], where: str) -> None:
         )
 
 
-def _date(where: str) -> DataError:
+def _date_error(where: str) -> DataError:
     return DataError(
         f"{where} holds dates or times; convert it to a number that means something, such as "
         "days since a fixed day, or declare text categorical."
+    )
+
+
+# ---- cells of text --------------------------------------------------------------------------
+
+
+def to_cells(values: pd.Series[Any]) -> pa.Array:
+    """The cells of a text column as an Arrow array; missing cells are null."""
+    cells = pa.array(values.astype(object), type=pa.large_string(), from_pandas=True)
+    return cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
+
+
+def count_matches(cells: pa.Array, pattern: str) -> int:
+    """How many cells match; missing cells never do."""
+    return int(pc.sum(pc.match_substring_regex(cells, pattern)).as_py() or 0)
+
+
+def count_observed(cells: pa.Array) -> int:
+    """How many cells are not missing."""
+    return len(cells) - int(cells.null_count)
+
+
+def all_match(cells: pa.Array, pattern: str) -> bool:
+    return count_matches(cells, pattern) == count_observed(cells)
+
+
+def read_numbers(cells: pa.Array, where: str) -> tuple[pd.Series[Any], int]:
+    """Read text as numbers: the column, and how many cells are not numbers (those go missing).
+
+    Whole numbers stay whole (nullable when cells are missing). Arrow reads decimals exactly, as
+    Python does; the last digit survives.
+    """
+    cells = pc.utf8_trim_whitespace(cells)
+    matches = pc.match_substring_regex(cells, NUMBER)
+    bad = int(pc.sum(pc.invert(matches)).as_py() or 0)
+    good = pc.if_else(pc.fill_null(matches, False), cells, pa.scalar(None, cells.type))
+    if all_match(good, WHOLE):
+        try:
+            whole = pc.cast(pc.utf8_ltrim(good, "+"), pa.int64())
+        except pa.ArrowInvalid:
+            raise DataError(
+                f"{where} holds whole numbers beyond 64 bits; declare it categorical, or divide it."
+            ) from None
+        column = whole.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+        return (column if whole.null_count else column.astype("int64")), bad
+    return pc.cast(good, pa.float64()).to_pandas(), bad
+
+
+def read_truths(cells: pa.Array) -> pd.Series[Any]:
+    """Read cells that all match TRUTH as booleans (nullable when cells are missing)."""
+    truth = pc.equal(pc.utf8_lower(cells), "true")
+    column: pd.Series[Any] = truth.to_pandas(types_mapper={pa.bool_(): pd.BooleanDtype()}.get)
+    return column if truth.null_count else column.astype("bool")
+
+
+def read_texts(cells: pa.Array) -> pd.Series[Any]:
+    """Cells as a pandas text column of the default text type."""
+    return pd.Series(cells.to_pylist(), dtype=object if cells.null_count == len(cells) else None)
+
+
+def guess_column(cells: pa.Array, where: str) -> pd.Series[Any]:
+    """Read the cells of an undeclared file column as truth values, numbers or text."""
+    filled = count_observed(cells)
+    if not filled:
+        return read_texts(cells)
+    if all_match(cells, TRUTH):
+        return read_truths(cells)
+    # '00123' is a code whose zeros matter; as a number it would lose them.
+    if count_matches(cells, LEADING_ZERO):
+        return read_texts(cells)
+    numeric = count_matches(pc.utf8_trim_whitespace(cells), NUMBER)
+    commas = count_matches(cells, DECIMAL_COMMA)
+    if commas and commas + numeric == filled:
+        raise decimal_comma_error(where)
+    if numeric == 0:
+        return read_texts(cells)
+    if numeric < filled:
+        raise mixed_error(where, numeric, filled - numeric)
+    return read_numbers(cells, where)[0]
+
+
+def mixed_error(where: str, numeric: int, other: int) -> DataError:
+    return DataError(
+        f"{where} mixes {counted(numeric, 'number')} with {counted(other, 'cell')} of text or "
+        "another type; correct them, list their marks in missing_values when reading a file, or "
+        "declare the column categorical."
+    )
+
+
+def decimal_comma_error(where: str) -> DataError:
+    return DataError(
+        f"{where} looks like numbers with a decimal comma; read the file with decimal=',', or "
+        "declare the column categorical."
     )

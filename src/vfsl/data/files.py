@@ -18,29 +18,33 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from vfsl.data import text
 from vfsl.data.checks import counted
-from vfsl.data.columns import Kind, kind_from
+from vfsl.data.columns import (
+    DECIMAL_COMMA,
+    TRUTH,
+    Kind,
+    all_match,
+    guess_column,
+    kind_from,
+    read_texts,
+    read_truths,
+)
 from vfsl.data.table import PartyTable
 from vfsl.errors import ConfigError, DataError
 from vfsl.store import replacing
 
-SEPARATORS = (",", ";", "\t")
+_SEPARATORS = (",", ";", "\t")
 _CSV = {".csv", ".tsv"}
 _PARQUET = {".parquet", ".pq"}
 _METADATA = b"vfsl"
 FILE_ROW = "row in the file"
 # Spreadsheets take a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+# Arrow's types of whole numbers, and those of pandas that can have missing cells.
 _WHOLE = {
-    pa.int8(): pd.Int8Dtype(),
-    pa.int16(): pd.Int16Dtype(),
-    pa.int32(): pd.Int32Dtype(),
-    pa.int64(): pd.Int64Dtype(),
-    pa.uint8(): pd.UInt8Dtype(),
-    pa.uint16(): pd.UInt16Dtype(),
-    pa.uint32(): pd.UInt32Dtype(),
-    pa.uint64(): pd.UInt64Dtype(),
+    pa.type_for_alias(f"{sign}int{bits}"): pd.api.types.pandas_dtype(f"{sign.upper()}Int{bits}")
+    for sign in ("", "u")
+    for bits in (8, 16, 32, 64)
 }
 
 
@@ -88,8 +92,8 @@ def read_table(
             usable = set(frame.columns) - set(ids)
             declared = {**{n: k for n, k in stored.items() if n in usable}, **declared}
         else:
-            raw = _read_csv(file, where, _separator(file, suffix, separator, ids))
-            frame = _columns(raw, party, ids, declared, decimal, missing_values)
+            raw = _read_csv(file, where, _find_separator(file, suffix, separator, ids))
+            frame = _read_columns(raw, party, ids, declared, decimal, missing_values)
     return PartyTable.from_frame(
         frame, party=party, id=id, kinds=declared, label=label, duplicates=duplicates
     )
@@ -126,9 +130,11 @@ def read_ids(
         if suffix in _PARQUET:
             frame, _ = _read_parquet(file, where)
         else:
-            raw = _read_csv(file, where, _separator(file, suffix, None, ids))
+            raw = _read_csv(file, where, _find_separator(file, suffix, None, ids))
             wanted = {name: cells for name, cells in raw.items() if name in ids}
-            frame = _columns(wanted, party, ids, {}, ".", ("",)) if wanted else pd.DataFrame(raw)
+            frame = (
+                _read_columns(wanted, party, ids, {}, ".", ("",)) if wanted else pd.DataFrame(raw)
+            )
     missing = [name for name in ids if name not in frame.columns]
     if not missing:
         frame = frame[ids].assign(**{FILE_ROW: range(1, len(frame) + 1)})
@@ -145,7 +151,7 @@ def column_names(path: str | Path, *, party: str) -> list[str]:
                 return list(pyarrow.parquet.read_schema(file).names)
             except (pa.ArrowException, OSError):
                 raise DataError(f"{where} is not a Parquet file, or is damaged.") from None
-        first = _first_rows(file, _separator(file, suffix, None, []), 1)
+        first = _read_first_rows(file, _find_separator(file, suffix, None, []), 1)
     if not first:
         raise DataError(f"{where} is not a CSV file.")
     return first[0]
@@ -155,7 +161,7 @@ def column_names(path: str | Path, *, party: str) -> list[str]:
 def _reading(path: str | Path, party: str) -> Iterator[tuple[Path, str, str]]:
     """A file that is there and not empty, its suffix, and how errors call it."""
     file = Path(path)
-    suffix = _suffix(file)
+    suffix = _check_suffix(file)
     where = f"The file {file} of party {party}"
     if not file.exists():
         raise DataError(f"{where} does not exist.")
@@ -176,7 +182,7 @@ def write_table(
 ) -> None:
     """Write a table to a CSV or Parquet file, by its suffix; nobody ever sees half a file.
 
-    A CSV file holds text only: kinds are to be declared again, and empty text reads as missing. A
+    A CSV file holds text only: kinds must be declared again, and empty text reads as missing. A
     Parquet file keeps the kinds and types of a :class:`PartyTable`.
 
     Parameters
@@ -184,12 +190,12 @@ def write_table(
     table : PartyTable or DataFrame
     path : str or Path
     foreign : collection of str
-        Columns whose cells or name another party has sent. A spreadsheet would run such a text as
-        a formula if it begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break: in a CSV file
+        Columns whose cells or names another party has sent. A spreadsheet would run such a text as
+        a formula if it begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break; in a CSV file
         it gets an apostrophe in front. Numbers stay numbers, and Parquet files are not changed.
     """
     path = Path(path)
-    suffix = _suffix(path)
+    suffix = _check_suffix(path)
     if isinstance(table, PartyTable):
         frame, kinds = table.to_frame(), {name: str(kind) for name, kind in table.kinds.items()}
     elif isinstance(table, pd.DataFrame):
@@ -209,7 +215,7 @@ def write_table(
         if suffix in _PARQUET:
             _write_parquet(frame, kinds, path)
         else:
-            _write_csv(_disarmed(frame, foreign), path, "\t" if suffix == ".tsv" else ",")
+            _write_csv(_disarm_frame(frame, foreign), path, "\t" if suffix == ".tsv" else ",")
     except (pa.ArrowException, UnicodeEncodeError) as error:
         raise DataError(
             f"The table cannot be written to {path}: {type(error).__name__}; its cells must be "
@@ -221,7 +227,7 @@ def write_table(
         ) from None
 
 
-def _suffix(path: Path) -> str:
+def _check_suffix(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in _CSV | _PARQUET:
         raise DataError(
@@ -231,7 +237,7 @@ def _suffix(path: Path) -> str:
     return suffix
 
 
-def _separator(path: Path, suffix: str, asked: str | None, ids: Sequence[str]) -> str:
+def _find_separator(path: Path, suffix: str, asked: str | None, ids: Sequence[str]) -> str:
     """The character between cells: asked for, a tab in .tsv, else the one that fits best."""
     if asked is not None:
         if len(asked) != 1:
@@ -244,17 +250,17 @@ def _separator(path: Path, suffix: str, asked: str | None, ids: Sequence[str]) -
         return "\t"
 
     def fitness(separator: str) -> tuple[int, bool, int]:
-        rows = _first_rows(path, separator, 100)
+        rows = _read_first_rows(path, separator, 100)
         header = rows[0] if rows else []
         even = all(len(row) == len(header) for row in rows)
         return sum(name in header for name in ids), even, len(header)
 
-    return max(SEPARATORS, key=fitness)
+    return max(_SEPARATORS, key=fitness)
 
 
 def _read_csv(path: Path, where: str, separator: str) -> dict[str, pa.Array]:
     """Every cell as raw text, by column name. Strict: each line has as many cells as the header."""
-    first = _first_rows(path, separator, 1)
+    first = _read_first_rows(path, separator, 1)
     if not first:
         raise DataError(f"{where} is not a CSV file.")
     names = [f"f{place}" for place in range(len(first[0]))]
@@ -269,7 +275,7 @@ def _read_csv(path: Path, where: str, separator: str) -> dict[str, pa.Array]:
             ),
         )
     except pa.ArrowInvalid as error:
-        raise _not_csv(where, str(error)) from None
+        raise _csv_error(where, str(error)) from None
     columns = [column.combine_chunks() for column in table.columns]
     columns = [
         pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
@@ -283,7 +289,7 @@ def _read_csv(path: Path, where: str, separator: str) -> dict[str, pa.Array]:
     return {name: column.slice(1) for name, column in zip(header, columns, strict=True)}
 
 
-def _first_rows(path: Path, separator: str, count: int) -> list[list[str]]:
+def _read_first_rows(path: Path, separator: str, count: int) -> list[list[str]]:
     """The first lines that are not blank, cut into cells; none if they cannot be."""
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
@@ -293,7 +299,7 @@ def _first_rows(path: Path, separator: str, count: int) -> list[list[str]]:
         return []
 
 
-def _not_csv(where: str, message: str) -> DataError:
+def _csv_error(where: str, message: str) -> DataError:
     # Arrow's message quotes the line; only its number may be repeated.
     line = re.search(r"Row #(\d+)", message)
     at = f" in line {int(line[1]):,}" if line else ""
@@ -308,7 +314,7 @@ def _not_csv(where: str, message: str) -> DataError:
     return DataError(f"{where} is not a CSV file{at}.")
 
 
-def _columns(
+def _read_columns(
     raw: Mapping[str, pa.Array],
     party: str,
     ids: Collection[str],
@@ -327,16 +333,16 @@ def _columns(
         kind = declared.get(name)
         where = f"Column {name!r} of party {party}"
         if decimal == "," and name not in ids and kind is not Kind.CATEGORICAL:
-            comma = pc.match_substring_regex(cells, text.DECIMAL_COMMA)
+            comma = pc.match_substring_regex(cells, DECIMAL_COMMA)
             cells = pc.if_else(comma, pc.replace_substring(cells, ",", "."), cells)
         if name in ids or kind is Kind.NUMERIC:
             # Ids stay as written; from_frame reads declared numbers and counts what is not one.
-            columns[name] = text.texts(cells)
+            columns[name] = read_texts(cells)
         elif kind is Kind.CATEGORICAL:
-            truth = len(cells) > cells.null_count and text.all_match(cells, text.TRUTH)
-            columns[name] = text.truths(cells) if truth else text.texts(cells)
+            truth = len(cells) > cells.null_count and all_match(cells, TRUTH)
+            columns[name] = read_truths(cells) if truth else read_texts(cells)
         else:
-            columns[name] = text.guess(cells, where)
+            columns[name] = guess_column(cells, where)
     return pd.DataFrame(columns)
 
 
@@ -352,10 +358,10 @@ def _read_parquet(path: Path, where: str) -> tuple[pd.DataFrame, dict[str, Kind]
         if field.type in _WHOLE and table.column(place).null_count and field.name not in twice:
             nullable = table.column(place).to_pandas(types_mapper=_WHOLE.get)
             frame[field.name] = nullable.array
-    return frame, _stored_kinds(table.schema.metadata or {})
+    return frame, _read_kinds(table.schema.metadata or {})
 
 
-def _stored_kinds(metadata: Mapping[bytes, bytes]) -> dict[str, Kind]:
+def _read_kinds(metadata: Mapping[bytes, bytes]) -> dict[str, Kind]:
     try:
         stored = json.loads(metadata.get(_METADATA, b"{}"))
         return {str(name): Kind(kind) for name, kind in stored.get("kinds", {}).items()}
@@ -383,7 +389,7 @@ def _write_csv(frame: pd.DataFrame, path: Path, separator: str) -> None:
         words.detach()
 
 
-def _disarmed(frame: pd.DataFrame, foreign: Collection[str]) -> pd.DataFrame:
+def _disarm_frame(frame: pd.DataFrame, foreign: Collection[str]) -> pd.DataFrame:
     """The frame with an apostrophe before text of others that a spreadsheet would run."""
     disarmed = frame.copy(deep=False)
     for place, name in enumerate(frame.columns):
@@ -399,19 +405,12 @@ def _disarm(cell: Any) -> Any:
 
 
 def _has_return(frame: pd.DataFrame) -> bool:
-    def found(cells: Iterable[object]) -> bool:
-        return any(isinstance(cell, str) and "\r" in cell for cell in cells)
-
-    if found(frame.columns):
-        return True
-    for place in range(frame.shape[1]):
-        column = frame.iloc[:, place]
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            cells: Iterable[object] = column.cat.categories
-        elif pd.api.types.is_numeric_dtype(column.dtype):
-            continue
-        else:
-            cells = column
-        if found(cells):
-            return True
-    return False
+    """Whether a name or a cell of text holds a carriage return."""
+    columns = [frame.iloc[:, place] for place in range(frame.shape[1])]
+    texts = [
+        column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
+        for column in columns
+        if not pd.api.types.is_numeric_dtype(column.dtype)
+    ]
+    every: Iterable[object] = itertools.chain(frame.columns, *texts)
+    return any(isinstance(cell, str) and "\r" in cell for cell in every)

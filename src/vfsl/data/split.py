@@ -1,4 +1,4 @@
-"""One pooled table into vertical ones that overlap partly, for experiments where truth is known."""
+"""A pooled table dealt out to parties whose rows overlap in part, so that the truth is known."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vfsl.data.checks import check_choice, check_rng, check_share
-from vfsl.data.ids import id_texts
+from vfsl.data.checks import check_choice, check_fraction, check_rng
+from vfsl.data.table import join_ids
 from vfsl.errors import ConfigError, DataError
 from vfsl.values import Array
 
@@ -19,16 +19,16 @@ REMAINDERS = ("all", "disjoint")
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The tables of the parties, and what nobody but the experimenter knows.
+    """The tables of the parties, and what only the experimenter knows.
 
     Attributes
     ----------
     tables : dict of str to DataFrame
-        Each with the id column first, its rows in an order of its own.
+        Each has the id column first, and its rows in an order of their own.
     truth : dict of str to Series
         By party: id to the row number of the pooled table.
     overlap : integer array
-        The row numbers of the pooled table that are linkable between all parties.
+        The rows of the pooled table that can be linked between all parties.
     """
 
     tables: dict[str, pd.DataFrame]
@@ -56,7 +56,7 @@ def split_vertically(
     id : str
         The name of the id column in the tables.
     overlap : float
-        The share of rows that every party holds under the same id.
+        The fraction of rows that every party holds under the same id.
     remainders : {"all", "disjoint"}
         ``"all"``: every party has all rows, and a row outside the overlap has a fresh id at each
         party, so that it links to nothing. ``"disjoint"``: each row outside the overlap is at
@@ -70,25 +70,25 @@ def split_vertically(
     _check(frame, columns, id, overlap, remainders, rng)
     rows = len(frame)
     if id in frame.columns:
-        ids = id_texts(frame, (id,), "pooled")
+        ids = join_ids(frame, (id,), "pooled")
         if pd.Series(ids).duplicated().any():
             raise DataError(f"The id column {id!r} of the pooled table has repeated ids.")
         taken = set(ids)
     else:
         taken = set()
-        ids = fresh_ids(rows, rng, taken)
+        ids = draw_fresh_ids(rows, rng, taken)
     order = rng.permutation(rows)
     shared = np.sort(order[: round(overlap * rows)])
     rest = order[len(shared) :]
-    shares = np.array_split(rest, len(columns))
+    dealt = np.array_split(rest, len(columns))
     tables, truth = {}, {}
     for place, (party, names) in enumerate(columns.items()):
-        own = rest if remainders == "all" else shares[place]
+        own = rest if remainders == "all" else dealt[place]
         numbers = rng.permutation(np.concatenate([shared, own]))
         texts = ids[numbers]
         if remainders == "all":
             private = ~np.isin(numbers, shared)
-            texts[private] = fresh_ids(int(private.sum()), rng, taken)
+            texts[private] = draw_fresh_ids(int(private.sum()), rng, taken)
         table = frame[list(names)].iloc[numbers].reset_index(drop=True)
         table.insert(0, id, pd.Series(texts.tolist(), dtype=None if len(texts) else object))
         tables[party] = table
@@ -99,7 +99,7 @@ def split_vertically(
 def halves(
     columns: Sequence[str], rng: np.random.Generator | None = None
 ) -> tuple[list[str], list[str]]:
-    """Divide columns between two parties, the first gets the odd one; at random with ``rng``."""
+    """Divide columns between two parties, at random with ``rng``; the first gets the odd one."""
     if len(set(columns)) < max(len(columns), 2):
         raise ConfigError(
             "The columns parameter of halves must have at least two different names. "
@@ -116,8 +116,8 @@ def halves(
     )
 
 
-def fresh_ids(count: int, rng: np.random.Generator, taken: set[str]) -> Array:
-    """Random ids that nobody has; they join ``taken``."""
+def draw_fresh_ids(count: int, rng: np.random.Generator, taken: set[str]) -> Array:
+    """Random ids that nobody has yet; they join ``taken``."""
     ids = np.empty(count, dtype=object)
     for place in range(count):
         while (text := rng.bytes(8).hex()) in taken:
@@ -125,6 +125,37 @@ def fresh_ids(count: int, rng: np.random.Generator, taken: set[str]) -> Array:
         taken.add(text)
         ids[place] = text
     return ids
+
+
+def punch_holes(
+    table: pd.DataFrame,
+    columns: Sequence[str],
+    fraction: float,
+    rng: np.random.Generator,
+    block: Array | None = None,
+) -> pd.DataFrame:
+    """The table with single cells missing at random; in ``block`` rows also half of the columns."""
+    filled = {}
+    for place, name in enumerate(columns):
+        holes = rng.random(len(table)) < fraction
+        if block is not None and place >= (len(columns) + 1) // 2:
+            holes |= block
+        if len(table):
+            # A column without a single value would not be a table that a party brings.
+            holes[rng.integers(len(table))] = False
+        filled[name] = hide_cells(table[name], holes)
+    return table.assign(**filled)
+
+
+def hide_cells(values: pd.Series[Any], holes: Array) -> pd.Series[Any]:
+    """The column with holes, in a type that has room for them."""
+    if not holes.any():
+        return values
+    if values.dtype == bool:
+        values = values.astype("boolean")
+    elif pd.api.types.is_integer_dtype(values.dtype):
+        values = values.astype("Int64")
+    return values.mask(holes)
 
 
 def _check(
@@ -137,7 +168,7 @@ def _check(
 ) -> None:
     where = "split_vertically"
     check_rng(where, rng)
-    check_share(where, "overlap", overlap)
+    check_fraction(where, "overlap", overlap)
     check_choice(where, "remainders", remainders, REMAINDERS)
     if len(columns) < 2:
         raise ConfigError(

@@ -1,7 +1,8 @@
 """Made-up parties with known truth: a bank, a shop, a hospital and the people they share.
 
 Every column is a monotone picture of a normal score. Scores mix two factors that all parties
-share, two of the party's own, and a little noise; ``dependence`` is the share of the common part.
+share, two of the party's own, and a little randomness; ``dependence`` is the fraction of the common
+part.
 """
 
 from __future__ import annotations
@@ -14,15 +15,21 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from vfsl.data.checks import check_choice, check_count, check_rng, check_share
-from vfsl.data.split import REMAINDERS, fresh_ids, split_vertically
+from vfsl.data.checks import check_choice, check_count, check_fraction, check_rng
+from vfsl.data.split import (
+    REMAINDERS,
+    draw_fresh_ids,
+    hide_cells,
+    punch_holes,
+    split_vertically,
+)
 from vfsl.errors import ConfigError
 from vfsl.values import Array
 
 LABEL = "defaulted"
-_NUMERIC_NOISE = 0.03
-_CATEGORY_NOISE = 0.2
-_LABEL_NOISE = 0.5
+_NUMERIC_RANDOM = 0.03
+_CATEGORY_RANDOM = 0.2
+_LABEL_RANDOM = 0.5
 
 Picture = Callable[[Array], Array]
 
@@ -39,7 +46,7 @@ def _counts(log_mean: float, log_spread: float) -> Picture:
     return lambda z: np.floor(np.exp(log_mean + log_spread * z)).astype(np.int64)
 
 
-def _share(steepness: float) -> Picture:
+def _fraction(steepness: float) -> Picture:
     return lambda z: np.round(expit(steepness * z), 4)
 
 
@@ -52,16 +59,16 @@ _NUMBERS: dict[str, dict[str, Picture]] = {
         "age": _whole(45, 14, 18, 95),
         "income": _skewed(10.3, 0.5),
         "balance": _symmetric(2500, 3000),
-        "card_use": _share(1.2),
+        "card_use": _fraction(1.2),
         "transfers_a_month": _counts(2.6, 0.6),
         "loan": _skewed(8.5, 0.9),
     },
     "shop": {
         "basket_value": _skewed(3.6, 0.5),
         "visits_a_year": _counts(3.2, 0.7),
-        "returned_share": _share(0.9),
+        "returned_share": _fraction(0.9),
         "days_since_visit": _counts(3.5, 0.8),
-        "discount_share": _share(1.1),
+        "discount_share": _fraction(1.1),
         "satisfaction": _symmetric(6.5, 1.2),
     },
     "hospital": {
@@ -69,7 +76,7 @@ _NUMBERS: dict[str, dict[str, Picture]] = {
         "body_mass": _symmetric(26, 4),
         "glucose": _skewed(4.6, 0.2),
         "nights": _counts(2.3, 0.9),
-        "exercise_share": _share(1.0),
+        "exercise_share": _fraction(1.0),
         "pulse": _whole(72, 11, 35, 190),
     },
 }
@@ -99,8 +106,8 @@ class Synthetic:
     Attributes
     ----------
     tables : dict of str to DataFrame
-        What the parties hold: an ``id`` column, features with missing cells, at A the label, or
-        at A the ids of known positives only.
+        What the parties hold: an ``id`` column, features with missing cells, and at A the label;
+        or at A only the ids of known positives.
     truth : DataFrame
         Everybody, complete: ``id``, all features, the label.
     label : str
@@ -149,20 +156,20 @@ def make_parties(
         features, and A the label.
     rng : numpy.random.Generator
     overlap : float
-        The share of people whom every feature holder knows.
+        The fraction of people whom every feature holder knows.
     dependence : float
-        About the share of a party's numeric variation that the others' columns explain, when they
-        have five numeric columns or more: 0 is independent, 1 nearly determined.
+        Roughly the fraction of a party's numeric variation that the others' columns explain, when
+        they have five numeric columns or more: 0 is independent, 1 nearly determined.
     missing : float
-        The share of feature cells missing at random.
+        The fraction of feature cells that are missing at random.
     positives : float
-        The share of people with label 1.
+        The fraction of people with label 1.
     numeric, categorical : int
         How many columns of each kind a party has.
     labelled : float
-        The share of A's rows whose label is known; the others are missing.
+        The fraction of A's rows whose label is known; the others are missing.
     known_positives : float
-        The share of the positives whose ids A holds, if A holds positives.
+        The fraction of the positives whose ids A holds, if A holds positives.
     label_as : {None, "column", "positives"}
         How A holds the label; None: a column with two parties, positives with three.
     remainders : {"disjoint", "all"}
@@ -177,13 +184,13 @@ def make_parties(
     check_count(where, "rows", rows, 10)
     check_count(where, "numeric", numeric, 1)
     check_count(where, "categorical", categorical, 0)
-    shares = {"overlap": overlap, "dependence": dependence, "missing": missing}
-    shares |= {"positives": positives, "labelled": labelled, "known_positives": known_positives}
-    for name, value in shares.items():
-        check_share(where, name, value)
+    fractions = {"overlap": overlap, "dependence": dependence, "missing": missing}
+    fractions |= {"positives": positives, "labelled": labelled, "known_positives": known_positives}
+    for name, value in fractions.items():
+        check_fraction(where, name, value)
     check_choice(where, "remainders", remainders, REMAINDERS)
-    holders = _feature_holders(parties, label_as)
-    truth, columns = _people(rows, holders, numeric, categorical, dependence, positives, rng)
+    holders = _choose_holders(parties, label_as)
+    truth, columns = _make_people(rows, holders, numeric, categorical, dependence, positives, rng)
     held = {party: list(names) for party, names in columns.items()}
     if "A" in held:
         held["A"].append(LABEL)
@@ -195,13 +202,14 @@ def make_parties(
         tables["A"] = truth[["id"]].iloc[chosen].reset_index(drop=True)
         known = {"A": pd.Series(chosen, index=pd.Index(tables["A"]["id"]), name="row"), **known}
     for party, table in dealt.tables.items():
-        tables[party] = _with_holes(table, columns[party], missing, rng)
+        tables[party] = punch_holes(table, columns[party], missing, rng)
     if "A" in held:
-        tables["A"][LABEL] = hidden(tables["A"][LABEL], rng.random(len(tables["A"])) >= labelled)
+        unknown = rng.random(len(tables["A"])) >= labelled
+        tables["A"][LABEL] = hide_cells(tables["A"][LABEL], unknown)
     return Synthetic(tables, truth, LABEL, columns, dealt.overlap, known)
 
 
-def _feature_holders(parties: int, label_as: str | None) -> dict[str, str]:
+def _choose_holders(parties: int, label_as: str | None) -> dict[str, str]:
     """Party to trade, for the parties that hold features."""
     if parties not in (2, 3):
         raise ConfigError(
@@ -219,7 +227,7 @@ def _feature_holders(parties: int, label_as: str | None) -> dict[str, str]:
     return dict(zip("ABC"[:parties], ("bank", "shop", "hospital"), strict=False))
 
 
-def _people(
+def _make_people(
     rows: int,
     holders: dict[str, str],
     numeric: int,
@@ -230,35 +238,35 @@ def _people(
 ) -> tuple[pd.DataFrame, dict[str, list[str]]]:
     """The complete table of everybody, and who holds which of its columns."""
     common = rng.standard_normal((rows, 2))
-    content: dict[str, Any] = {"id": fresh_ids(rows, rng, set()).tolist()}
+    content: dict[str, Any] = {"id": draw_fresh_ids(rows, rng, set()).tolist()}
     columns: dict[str, list[str]] = {}
     risks = []
     for party, trade in holders.items():
         own = rng.standard_normal((rows, 2))
-        scores, slopes = _scores(common, own, numeric, dependence, _NUMERIC_NOISE, rng)
-        risks.append(_standard(scores @ slopes))
+        scores, slopes = _draw_scores(common, own, numeric, dependence, _NUMERIC_RANDOM, rng)
+        risks.append(_standardise(scores @ slopes))
         made: dict[str, Any] = {}
         for place, (name, picture) in enumerate(_pick(_NUMBERS[trade], numeric)):
             made[name] = picture(scores[:, place])
         for name, levels in _pick(_CATEGORIES[trade], categorical):
-            many, _ = _scores(common, own, len(levels), dependence, _CATEGORY_NOISE, rng)
+            many, _ = _draw_scores(common, own, len(levels), dependence, _CATEGORY_RANDOM, rng)
             made[name] = np.array(levels)[many.argmax(axis=1)].tolist()
         content |= made
         columns[party] = list(made)
     risk = np.sum(risks, axis=0) + 0.3 * risks[0] * risks[1]
-    risk = risk + _LABEL_NOISE * rng.logistic(size=rows)
+    risk = risk + _LABEL_RANDOM * rng.logistic(size=rows)
     count = min(max(round(positives * rows), 1), rows - 1)
     label = np.zeros(rows, dtype=np.int64)
     label[np.argsort(-risk, kind="stable")[:count]] = 1
     return pd.DataFrame({**content, LABEL: label}), columns
 
 
-def _scores(
+def _draw_scores(
     common: Array,
     own: Array,
     count: int,
     dependence: float,
-    noise: float,
+    random: float,
     rng: np.random.Generator,
 ) -> tuple[Array, Array]:
     """Standard normal scores of ``count`` columns, and their slopes on the first factors.
@@ -272,11 +280,11 @@ def _scores(
     shared = common @ np.array([np.cos(first), np.sin(first)])
     private = own @ np.array([np.cos(second), np.sin(second)])
     signal = np.sqrt(dependence) * shared + np.sqrt(1 - dependence) * private
-    scores = np.sqrt(1 - noise) * signal + np.sqrt(noise) * rng.standard_normal(signal.shape)
+    scores = np.sqrt(1 - random) * signal + np.sqrt(random) * rng.standard_normal(signal.shape)
     return scores, np.cos(first) + np.cos(second)
 
 
-def _standard(values: Array) -> Array:
+def _standardise(values: Array) -> Array:
     spread = float(values.std())
     return np.asarray((values - values.mean()) / (spread if spread > 0 else 1.0))
 
@@ -290,27 +298,3 @@ def _pick(pool: dict[str, Any], count: int) -> list[tuple[str, Any]]:
         name = names[which]
         picked.append((name if not again else f"{name}_{again + 1}", pool[name]))
     return picked
-
-
-def _with_holes(
-    table: pd.DataFrame, columns: list[str], missing: float, rng: np.random.Generator
-) -> pd.DataFrame:
-    table = table.copy()
-    for name in columns:
-        holes = rng.random(len(table)) < missing
-        if len(table):
-            # A column without a single value would not be a table that a party brings.
-            holes[rng.integers(len(table))] = False
-        table[name] = hidden(table[name], holes)
-    return table
-
-
-def hidden(values: pd.Series[Any], holes: Array) -> pd.Series[Any]:
-    """The column with holes, in a type that has room for them."""
-    if not holes.any():
-        return values
-    if values.dtype == bool:
-        values = values.astype("boolean")
-    elif pd.api.types.is_integer_dtype(values.dtype):
-        values = values.astype("Int64")
-    return values.mask(holes)

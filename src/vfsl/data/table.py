@@ -1,23 +1,27 @@
-"""A party's table: ids as text, columns of a known kind, checked once when it is made."""
+"""A party's table: ids as text, columns of a known kind, checked once when it is made.
+
+Errors never quote an id.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from vfsl.data.checks import check_choice, counted
-from vfsl.data.columns import Kind as Kind
-from vfsl.data.columns import clean_column, kind_from
+from vfsl.data.columns import Kind, clean_column, kind_from
 from vfsl.data.findings import Finding
-from vfsl.data.ids import id_parts, id_texts
 from vfsl.errors import ConfigError, DataError
 from vfsl.values import Array
 
-DUPLICATES = ("error", "first")
+_DUPLICATES = ("error", "first")
+# Between the parts of a composite id. No part may hold it, so ("a", "bc") never equals ("ab", "c").
+_ID_SEPARATOR = "\x1f"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,7 +56,7 @@ class PartyTable:
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.frame) or list(self.kinds) != list(self.frame.columns):
             raise DataError(
-                f"The table of party {self.party} needs one id a row and one kind a column, in "
+                f"The table of party {self.party} needs one id per row and one kind per column, in "
                 f"column order. Got {len(self.ids):,} ids for {len(self.frame):,} rows and "
                 f"{len(self.kinds)} kinds for {self.frame.shape[1]} columns instead."
             )
@@ -73,12 +77,12 @@ class PartyTable:
         Parameters
         ----------
         frame : pandas.DataFrame
-            Copied, never changed. Its index is dropped, unless it is named as the id.
+            It is copied, never changed. Its index is dropped, unless it is named as the id.
         party : str
             The party's name.
         id : str or list of str
-            The id column, or several that together name a row. Text, or whole numbers, which
-            become their decimal digits.
+            The id column, or several that together name a row. They hold text, or whole numbers,
+            which become their decimal digits.
         kinds : dict, optional
             Column to ``"numeric"``, ``"categorical"`` or ``"label"``. Without it numbers are
             numeric; truth values, text and pandas categories are categorical.
@@ -86,7 +90,7 @@ class PartyTable:
             The column with the target, which is never a feature; missing cells are unknown labels.
             False says that no column is a label, whatever one looks like.
         duplicates : {"error", "first"}
-            Rows that repeat an id are an error, or only the first of them is kept.
+            Refuse rows that repeat an id, or keep only the first of each.
 
         Raises
         ------
@@ -102,7 +106,7 @@ class PartyTable:
         _check_names(frame, id_columns, declared, labels, party)
         if not len(frame):
             raise DataError(f"The table of party {party} has no rows.")
-        ids, rows, notes = _unique(id_texts(frame, id_columns, party), party, duplicates)
+        ids, rows, notes = _unique(join_ids(frame, id_columns, party), party, duplicates)
         frame = frame.drop(columns=list(id_columns)).iloc[rows].reset_index(drop=True)
         columns: dict[str, pd.Series[Any]] = {}
         found: dict[str, Kind] = {}
@@ -197,7 +201,7 @@ class PartyTable:
 
     def to_frame(self) -> pd.DataFrame:
         """A DataFrame with the id column(s) first, as it would be written to a file."""
-        parts = id_parts(self.ids, len(self.id_columns))
+        parts = split_ids(self.ids, len(self.id_columns))
         ids = pd.DataFrame(dict(zip(self.id_columns, parts, strict=True)))
         return pd.concat([ids, self.frame], axis=1)
 
@@ -210,7 +214,7 @@ class PartyTable:
 def _check_frame(frame: pd.DataFrame, party: str, duplicates: str) -> None:
     if not isinstance(party, str) or not party.strip():
         raise ConfigError(f"The name of a party must be a text. Got {party!r} instead.")
-    check_choice("PartyTable.from_frame", "duplicates", duplicates, DUPLICATES)
+    check_choice("PartyTable.from_frame", "duplicates", duplicates, _DUPLICATES)
     if not isinstance(frame, pd.DataFrame):
         raise DataError(
             f"The table of party {party} must be a pandas DataFrame. "
@@ -300,3 +304,68 @@ def _listed(names: Iterable[str], most: int = 12) -> str:
     shown = [repr(name) for name in names]
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(shown[:most]) + more
+
+
+# ---- ids as text ----------------------------------------------------------------------------
+
+
+def join_ids(frame: pd.DataFrame, columns: tuple[str, ...], party: str) -> Array:
+    """One text per row from the id column(s); whole numbers become their decimal digits."""
+    parts = [_read_ids(frame[name], name, party) for name in columns]
+    for name, part in zip(columns, parts, strict=True):
+        empty = sum(text is None or not text.strip() for text in part)
+        if empty:
+            raise DataError(
+                f"Id column {name!r} of party {party} is empty in {counted(empty, 'row')} of "
+                f"{len(frame):,}; give every row an id, or drop those rows."
+            )
+        split = sum(_ID_SEPARATOR in text for text in part if text) if len(parts) > 1 else 0
+        if split:
+            raise DataError(
+                f"Id column {name!r} of party {party} has {counted(split, 'value')} with the unit "
+                "separator (character 31), which joins composite ids; remove it."
+            )
+    joined: list[Any] = parts[0]
+    if len(parts) > 1:
+        joined = [_ID_SEPARATOR.join(row) for row in zip(*parts, strict=True)]
+    ids = np.empty(len(joined), dtype=object)
+    ids[:] = joined
+    return ids
+
+
+def split_ids(ids: Array, count: int) -> list[list[str]]:
+    """Undo the joining: the texts of each id column."""
+    if count == 1:
+        return [list(ids)]
+    rows = [text.split(_ID_SEPARATOR) for text in ids]
+    return [[row[part] for row in rows] for part in range(count)]
+
+
+def _read_ids(values: pd.Series[Any], name: str, party: str) -> list[str | None]:
+    where = f"Id column {name!r} of party {party}"
+    if pd.api.types.is_float_dtype(values.dtype):
+        raise _decimal_error(where)
+    texts: list[str | None] = []
+    for value, missing in zip(values.tolist(), values.isna().tolist(), strict=True):
+        if missing:
+            texts.append(None)
+        elif isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, Integral) and not isinstance(value, bool):
+            texts.append(str(int(value)))
+        elif isinstance(value, float):
+            raise _decimal_error(where)
+        else:
+            raise DataError(
+                f"{where} must hold text or whole numbers. Got {type(value).__name__} instead; "
+                "convert it to text."
+            )
+    return texts
+
+
+def _decimal_error(where: str) -> DataError:
+    return DataError(
+        f"{where} holds decimal numbers, usually because whole numbers with missing cells were "
+        "read as such, and 17.0 would not match a peer's 17; read the ids as text "
+        "(dtype=str in pandas.read_csv), or convert them with .astype('Int64')."
+    )

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vfsl.data import Dataset, halves, load, split_vertically
-from vfsl.data.checks import check_choice, check_count, check_rng, check_share
-from vfsl.data.split import REMAINDERS, fresh_ids
-from vfsl.data.synthetic import hidden
+from vfsl.data import halves, split_vertically
+from vfsl.data.checks import check_choice, check_count, check_fraction, check_rng
+from vfsl.data.split import REMAINDERS, draw_fresh_ids, hide_cells, punch_holes
+from vfsl.datasets.catalog import load
+from vfsl.datasets.sources import Dataset
 from vfsl.errors import ConfigError, DataError
 from vfsl.values import Array
 
@@ -27,11 +28,11 @@ class Parties:
     ----------
     name : str
     tables : dict of str to DataFrame
-        What the parties hold: an ``id`` column, columns, at A the label; or at A the ids of known
-        positives only, and no label anywhere.
+        What the parties hold: an ``id`` column and features, and at A the label; or at A only the
+        ids of known positives, and no label anywhere.
     test : dict of str to DataFrame
-        Rows kept apart, complete, the same ids at every party that holds columns. With positives,
-        the label is in ``truth`` only.
+        Complete rows that are kept apart, under the same ids at every party that holds columns.
+        With positives, the label is in ``truth`` only.
     truth : DataFrame
         Every row, complete: ``id``, all columns, the label.
     label : str
@@ -89,22 +90,22 @@ def parties(
     rng : numpy.random.Generator
         Draws everything. The same state gives the same tables.
     overlap : float
-        The share of rows that all holders of columns have under one id.
+        The fraction of rows that all holders of columns have under one id.
     rows : int, optional
         Use that many rows, drawn at random; all by default.
     test : float
-        The share of these rows that is kept apart.
+        The fraction of these rows that is kept apart.
     columns : dict of str to list of str, optional
         Who holds which columns. By default a set that was published in halves stays so, pictures
         are cut in the middle, and other columns are dealt out in halves.
     labelled : float
-        The share of A's rows whose label is known.
+        The fraction of A's rows whose label is known.
     missing : float
-        The share of single cells that are missing, at random.
+        The fraction of single cells that are missing, at random.
     blocks : float
-        The share of a party's rows in which the second half of its columns is missing as a whole.
+        The fraction of a party's rows in which the whole second half of its columns is missing.
     known_positives : float, optional
-        Positives instead of labels: A holds the ids of this share of the positives and nothing
+        Positives instead of labels: A holds the ids of this fraction of the positives and nothing
         else, B and C hold the columns.
     positive : object, optional
         Which class is the positive one; by default the rarer one of two.
@@ -124,16 +125,16 @@ def parties(
     (['A', 'B'], {'A': 'target', 'B': None})
     """
     check_rng(_WHERE, rng)
-    shares = {"overlap": overlap, "test": test, "labelled": labelled}
-    shares |= {"missing": missing, "blocks": blocks}
-    shares |= {} if known_positives is None else {"known_positives": known_positives}
-    for what, value in shares.items():
-        check_share(_WHERE, what, value)
+    fractions = {"overlap": overlap, "test": test, "labelled": labelled}
+    fractions |= {"missing": missing, "blocks": blocks}
+    fractions |= {} if known_positives is None else {"known_positives": known_positives}
+    for what, value in fractions.items():
+        check_fraction(_WHERE, what, value)
     check_choice(_WHERE, "remainders", remainders, REMAINDERS)
     dataset = load(name) if isinstance(name, str) else name
     holders = ("A", "B") if known_positives is None else ("B", "C")
-    pooled, held = _dealt(dataset, _chosen_rows(dataset, rows, rng), columns, holders)
-    pooled.insert(0, "id", fresh_ids(len(pooled), rng, set()).tolist())
+    pooled, held = _deal(dataset, _draw_rows(dataset, rows, rng), columns, holders)
+    pooled.insert(0, "id", draw_fresh_ids(len(pooled), rng, set()).tolist())
     with_label = {party: list(names) for party, names in held.items()}
     if known_positives is None:
         with_label[holders[0]].append(dataset.label)
@@ -148,29 +149,32 @@ def parties(
     )
     tables, known = dict(cut.tables), dict(cut.truth)
     if known_positives is not None:
-        ids = _known(pooled.iloc[:last], dataset, positive, known_positives, rng)
+        ids = _draw_known(pooled.iloc[:last], dataset, positive, known_positives, rng)
         tables = {"A": pooled[["id"]].iloc[ids].reset_index(drop=True), **tables}
         known = {"A": pd.Series(ids, index=pd.Index(tables["A"]["id"]), name="row"), **known}
     for party, names in held.items():
-        tables[party] = _with_holes(tables[party], names, missing, blocks, rng)
+        block = rng.random(len(tables[party])) < blocks
+        tables[party] = punch_holes(tables[party], names, missing, rng, block)
     if known_positives is None:
         first = tables[holders[0]]
         unknown = rng.random(len(first)) >= labelled
-        tables[holders[0]] = first.assign(**{dataset.label: hidden(first[dataset.label], unknown)})
+        tables[holders[0]] = first.assign(
+            **{dataset.label: hide_cells(first[dataset.label], unknown)}
+        )
     return Parties(
         name=dataset.name,
         tables=tables,
-        test=_test_tables(pooled.iloc[last:], with_label, rng),
+        test=_make_test_tables(pooled.iloc[last:], with_label, rng),
         truth=pooled,
         label=dataset.label,
         columns=held,
-        kinds=_kinds(dataset, held),
+        kinds=_declare_kinds(dataset, held),
         rows=known,
         overlap=cut.overlap,
     )
 
 
-def _chosen_rows(dataset: Dataset, rows: int | None, rng: np.random.Generator) -> Array:
+def _draw_rows(dataset: Dataset, rows: int | None, rng: np.random.Generator) -> Array:
     count = len(dataset.frame)
     if rows is not None:
         check_count(_WHERE, "rows", rows, 10)
@@ -183,7 +187,7 @@ def _chosen_rows(dataset: Dataset, rows: int | None, rng: np.random.Generator) -
     return order[:rows]
 
 
-def _dealt(
+def _deal(
     dataset: Dataset,
     rows: Array,
     columns: Mapping[str, Sequence[str]] | None,
@@ -192,13 +196,13 @@ def _dealt(
     """The pooled rows with the label last, and the columns of each party."""
     label = dataset.frame[[dataset.label]].iloc[rows].reset_index(drop=True)
     if dataset.images is not None:
-        sides = _pictures(dataset.images[rows])
+        sides = _halve_pictures(dataset.images[rows])
         pooled = pd.concat([*sides, label], axis=1)
         default = [list(side.columns) for side in sides]
     else:
         names = [str(name) for name in dataset.frame if name != dataset.label]
         pooled = dataset.frame[[*names, dataset.label]].iloc[rows].reset_index(drop=True)
-        default = _published(dataset, names) or list(halves(names))
+        default = _find_published(dataset, names) or list(halves(names))
     if "id" in pooled.columns:
         raise DataError(
             f"Data set {dataset.name!r} has a column named 'id', which the tables need for "
@@ -235,8 +239,8 @@ def _check_columns(
                 )
 
 
-def _pictures(pictures: Array) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Left and right halves, channels first, a column a pixel: the order that ``CNN`` reads."""
+def _halve_pictures(pictures: Array) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Left and right halves, channels first, one column per pixel: the order that ``CNN`` reads."""
     pictures = pictures if pictures.ndim == 4 else pictures[..., None]
     middle = pictures.shape[2] // 2
     sides = []
@@ -246,7 +250,7 @@ def _pictures(pictures: Array) -> tuple[pd.DataFrame, pd.DataFrame]:
     return sides[0], sides[1]
 
 
-def _published(dataset: Dataset, names: list[str]) -> list[list[str]] | None:
+def _find_published(dataset: Dataset, names: list[str]) -> list[list[str]] | None:
     """The publisher's own halves, the one with the label first."""
     if not dataset.tables:
         return None
@@ -257,11 +261,11 @@ def _published(dataset: Dataset, names: list[str]) -> list[list[str]] | None:
     return halves_of
 
 
-def _known(
+def _draw_known(
     pooled: pd.DataFrame,
     dataset: Dataset,
     positive: object,
-    share: float,
+    fraction: float,
     rng: np.random.Generator,
 ) -> Array:
     """Row numbers of the positives that A knows."""
@@ -279,28 +283,11 @@ def _known(
             f"The positive parameter of {_WHERE} must be a class of {dataset.name!r}. Got "
             f"{positive!r} instead."
         )
-    chosen: Array = rng.permutation(rows)[: max(1, round(share * len(rows)))]
+    chosen: Array = rng.permutation(rows)[: max(1, round(fraction * len(rows)))]
     return chosen
 
 
-def _with_holes(
-    table: pd.DataFrame, names: list[str], cells: float, blocks: float, rng: np.random.Generator
-) -> pd.DataFrame:
-    """The table with single cells missing, and the second half of the columns in some rows."""
-    without = rng.random(len(table)) < blocks
-    filled = {}
-    for place, name in enumerate(names):
-        holes = rng.random(len(table)) < cells
-        if place >= (len(names) + 1) // 2:
-            holes |= without
-        if len(table):
-            # A column without a single value would not be a table that a party brings.
-            holes[rng.integers(len(table))] = False
-        filled[name] = hidden(table[name], holes)
-    return table.assign(**filled)
-
-
-def _test_tables(
+def _make_test_tables(
     pooled: pd.DataFrame, held: Mapping[str, list[str]], rng: np.random.Generator
 ) -> dict[str, pd.DataFrame]:
     """The rows kept apart, each party's in an order of its own."""
@@ -312,7 +299,7 @@ def _test_tables(
     }
 
 
-def _kinds(dataset: Dataset, held: Mapping[str, list[str]]) -> dict[str, dict[str, str]]:
+def _declare_kinds(dataset: Dataset, held: Mapping[str, list[str]]) -> dict[str, dict[str, str]]:
     """Declared kinds; pixels are numbers anyway."""
     return {
         party: {name: str(dataset.kinds[name]) for name in names if name in dataset.kinds}

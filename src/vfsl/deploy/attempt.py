@@ -9,28 +9,29 @@ Nothing about the data leaves a party before all have agreed.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from vfsl.channel import Attempt, PartyChannel, Transcript, seal
+from vfsl.channel import Attempt, Channel, Transcript, seal
 from vfsl.channel.transport import Transport
 from vfsl.data import PartyTable
 from vfsl.deploy.budget import KeptBudget
-from vfsl.deploy.config import load_party, seal_key
+from vfsl.deploy.config import PartyFile, load_party, seal_key
 from vfsl.deploy.consent import agreement, refusals
-from vfsl.deploy.job import SharedJob, opened_job
+from vfsl.deploy.job import opened_job
 from vfsl.deploy.runs import Refused, RunFolder
 from vfsl.deploy.showing import announced_refusals, budget_of, fingerprint_of
-from vfsl.deploy.steps import STEPS, run_step
-from vfsl.deploy.view import Site
 from vfsl.draws import SYSTEM, PrivateSeed
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.job.schema import TrainStep
+from vfsl.job.play import play
+from vfsl.job.schema import SharedJob, TestSection
+from vfsl.job.steps import Step
 from vfsl.record import PartyFacts, RunRecord, StepRecord, versions
+from vfsl.rows import split_off_marks
+from vfsl.site import AlignmentTerms, Site, Terms, TestRows
 from vfsl.store import read_json, write_json
 from vfsl.values import Disclosure, Disclosures
 
@@ -99,40 +100,53 @@ def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Endin
     attempt = Attempt(facts.run, facts.attempt, bytes.fromhex(facts.job))
     sealed = seal(transport, seal_key(folder), mine.pins(), attempt, mine.limits.seconds)
     transcript = Transcript()
-    channel = PartyChannel(sealed, transcript, timeout=mine.limits.seconds)
+    channel = Channel(sealed, transcript, timeout=mine.limits.seconds)
     talk = channel.within("agreement", DISCLOSURES)
     job = _receive_job(talk, facts, kept)
-    table = None
-    reasons = refusals(mine, job, facts.leader, frozenset(STEPS))
+    reasons, table, test = refusals(mine, job, facts.leader), None, None
     done = kept.finished_steps(facts.job)
     if not reasons and mine.role == "data":
         table = mine.read_table(folder)
-        reasons = _missing_label(mine.party, table, job)
+        reasons = _missing_columns(mine.party, table, job)
         reasons += announced_refusals(mine, job, table, KeptBudget(folder), done)
-    private = PrivateSeed.kept_in(kept.private_seed, mine.party)
-    site = Site(mine, job, table, folder, kept.state, transport.progress, private)
-    answer = {"agrees": not reasons, "reasons": reasons, "finished": done, "plan": ""}
-    if not reasons and table is not None:
-        answer["plan"] = site.plan_name()
+    if not reasons and job.test is not None:
+        table, test = _test_rows(mine.party, table, job.test)
+    answer = {"agrees": not reasons, "reasons": reasons, "finished": done}
+    answer["plan"] = kept.standing(facts.job, done).get("plan", "")
     start = _agree(talk, facts, job, answer)
+    terms = Terms(
+        tuple(job.parties), job.run.key_holder, job.run.scheme, job.run.security, job.run.seed
+    )
+    site = Site(
+        mine.party,
+        terms,
+        PrivateSeed.kept_in(kept.private_seed, mine.party),
+        table,
+        alignment=AlignmentTerms(mine.alignment_limits(), folder / "alignment", lasting=True),
+        results=kept.state / "work",
+        pages=kept.state / "work",
+        test=test,
+        on_event=lambda event: transport.progress(),  # others wait while long work goes on
+    )
     kept.forget_from(facts.job, start + 1, done)
-    records = _finished_records(kept, facts.job, start)
-    if start == 0:
+    records = kept.records(facts.job, start)
+    if start:
+        site.load_standing(kept.state / f"standing-{start}", kept.standing(facts.job, start))
+    else:
         records = [_agreement_record(job, facts, transcript)]
     kept.finished = start
     for number, step in enumerate(job.steps, start=1):
         if number > start:
-            site.number = number
-            record = _timed_step(site, sealed, step, facts.run)
-            records.append(record)
-            more = {"records": [asdict(one) for one in records]}
-            kept.keep(facts.job, number, record, more)
+            site.number, site.folder = number, kept.state / f"step-{number}"
+            records += _play_step(site, mine, folder, sealed, step, facts.run, job.run.seconds)
+            standing = site.save_standing(kept.state / f"standing-{number}")
+            kept.keep(facts.job, number, records, standing)
             kept.finished = number
             kept.note("running", f"Step {number} of {len(job.steps)} has ended.")
-    _write_record(site, facts, records)
+    _write_record(site, folder, facts, records)
 
 
-def _receive_job(talk: PartyChannel, facts: Announced, kept: RunFolder) -> SharedJob:
+def _receive_job(talk: Channel, facts: Announced, kept: RunFolder) -> SharedJob:
     """The job: from the own folder at the leader, from the leader at everybody else."""
     if talk.me == facts.leader:
         content = read_json(kept.path / "job.json")
@@ -148,7 +162,7 @@ def _receive_job(talk: PartyChannel, facts: Announced, kept: RunFolder) -> Share
     return opened_job(text, facts.job, facts.leader)
 
 
-def _agree(talk: PartyChannel, facts: Announced, job: SharedJob, answer: dict[str, Any]) -> int:
+def _agree(talk: Channel, facts: Announced, job: SharedJob, answer: dict[str, Any]) -> int:
     """Everybody's answer, and the last step that all have finished; Refused if one disagrees."""
     if talk.me != facts.leader:
         talk.send(facts.leader, "answer", answer)
@@ -179,35 +193,42 @@ def common_start(job: SharedJob, answers: dict[str, dict[str, Any]]) -> int:
     return finished if len(plans) == 1 and plans != {""} else 0
 
 
-def _missing_label(me: str, table: PartyTable, job: SharedJob) -> list[str]:
-    """A label that the job wants of this party and its table does not have."""
-    labels = [step.label for step in job.steps if isinstance(step, TrainStep)]
-    wanted = {column for party, column in labels if party == me}
+def _missing_columns(me: str, table: PartyTable, job: SharedJob) -> list[str]:
+    """Columns that the job wants of this party and its table does not have."""
+    wanted = set(job.labels_in_steps(me))
+    if job.test is not None and job.test.column is not None and job.test.column[0] == me:
+        wanted.add(job.test.column[1])
     return [f"{me!r} has no column {name!r}." for name in sorted(wanted - set(table.columns))]
 
 
-def _timed_step(site: Site, sealed: Transport, step: Any, run: str) -> StepRecord:
-    """Run a step over a channel with a transcript of its own, within the party's budget."""
-    transcript = Transcript()
+def _test_rows(
+    me: str, table: PartyTable | None, test: TestSection
+) -> tuple[PartyTable | None, TestRows]:
+    """Which rows the job holds out, as far as this party knows it; marks are no feature."""
+    if test.column is None:
+        return table, TestRows(test.share)
+    if table is None or test.column[0] != me:
+        return table, TestRows(party=test.column[0])
+    return split_off_marks(table, test.column[1])
+
+
+def _play_step(
+    site: Site,
+    mine: PartyFile,
+    folder: Path,
+    sealed: Transport,
+    step: Step,
+    run: str,
+    seconds: float,
+) -> list[StepRecord]:
+    """Play a step over a channel with a transcript of its own, within the party's budget."""
+    transcript, site.outcomes = Transcript(), []
     budget = None  # without a table there is nothing to show
     if site.table is not None:
-        budget = budget_of(site, site.table, step, run, _fingerprint_key(site.folder))
-    channel = PartyChannel(sealed, transcript, timeout=site.job.run.seconds, budget=budget)
-    started = time.perf_counter()
-    outcome = run_step(site, channel.within(f"step {site.number}"), step)
-    seconds = time.perf_counter() - started
-    return StepRecord(
-        outcome.name,
-        outcome.settings,
-        seconds,
-        outcome.metrics,
-        outcome.rounds,
-        outcome.stop_reason,
-        outcome.notes,
-        transcript.flows(outcome.name),
-        outcome.details,
-        transcript.shown(outcome.name),
-    )
+        budget = budget_of(site, mine, folder, step, run, _fingerprint_key(folder))
+    channel = Channel(sealed, transcript, timeout=seconds, budget=budget)
+    play(step, site, channel.within(f"step {site.number}"))
+    return [outcome.to_record(transcript) for outcome in site.outcomes]
 
 
 def _agreement_record(job: SharedJob, facts: Announced, transcript: Transcript) -> StepRecord:
@@ -217,23 +238,18 @@ def _agreement_record(job: SharedJob, facts: Announced, transcript: Transcript) 
     return StepRecord("agreement", settings, 0.0, notes=notes, flows=transcript.flows("agreement"))
 
 
-def _finished_records(kept: RunFolder, job: str, start: int) -> list[StepRecord]:
-    content = kept.checkpoints(job).load(f"step-{start}") if start else None
-    return [StepRecord.from_dict(one) for one in content["records"]] if content else []
-
-
-def _write_record(site: Site, facts: Announced, records: list[StepRecord]) -> None:
+def _write_record(site: Site, folder: Path, facts: Announced, records: list[StepRecord]) -> None:
     """The party's own record of the run: what left it, and what it may tell about its own data."""
     own = {}
     if site.table is not None:
-        print_of_data = fingerprint_of(site.table, _fingerprint_key(site.folder))
+        print_of_data = fingerprint_of(site.table, _fingerprint_key(folder))
         own = {site.me: PartyFacts(len(site.table), len(site.table.columns), print_of_data)}
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    terms = site.job.run
+    terms = site.terms
     record = RunRecord(
         facts.run, now, terms.seed, terms.scheme, own, tuple(records), versions(), SYSTEM
     )
-    record.save(site.work)
+    record.save(site.pages or folder)
 
 
 def _fingerprint_key(folder: Path) -> bytes:

@@ -20,8 +20,8 @@ from vfsl.align import Limits
 from vfsl.data import PartyTable, check_labels, read_table
 from vfsl.data.checks import PARTY_NAME, is_party_name
 from vfsl.errors import ConfigError, StoreError
-from vfsl.job.fields import STEP_FIELDS, STEPS, LabelColumn, Strict
 from vfsl.job.mistakes import Location, sentence
+from vfsl.job.steps import LabelColumn, Strict
 from vfsl.store import write_text
 
 PARTY_FILE = "party.toml"
@@ -142,6 +142,9 @@ DISCLOSURES = {
     "repeated predictions": "a party sees a prediction per round for rows that it does not have",
     "embeddings": "a party sees learned vectors of the other's rows, and the other how its loss "
     "changes with them: each can guess the other's columns as far as they go together",
+    "row confidence": "the label holder learns, in tenths, how sure its completed rows are",
+    "training labels": "the other parties can read the labels of most rows that they train on",
+    "evidence": "the label holder sees, row by row, what each party's columns say of the classes",
     "row lists": "feature holders learn who the known positives are",
     "strangers": "the positive holder receives ids that it did not know",
 }
@@ -287,14 +290,12 @@ def checked(kind: type[Settings], content: Mapping[str, Any], path: Path | None 
         return kind.model_validate(content)
     except ValidationError as error:
         where = "" if path is None else f"In {path}: "
-        words = sentence(error, partial(_known_fields, kind), STEPS)
+        words = sentence(error, partial(_known_fields, kind))
         raise ConfigError(where + words) from None
 
 
 def _known_fields(kind: type[BaseModel], location: Location) -> list[str]:
     """The fields of the section in which an unknown one was found."""
-    if location[0] == "steps":
-        return list(STEP_FIELDS[str(location[2])].model_fields)
     for name in location[:-1]:
         found = kind.model_fields[str(name)].annotation
         options = [one for one in (found, *get_args(found)) if isinstance(one, type)]

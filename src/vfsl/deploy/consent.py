@@ -7,46 +7,35 @@ would have to change.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 from vfsl.deploy.config import DISCLOSURES, OUTPUTS, PARTY_FILE, PartyFile
-from vfsl.deploy.job import SharedJob
-from vfsl.estimators import Estimator
-from vfsl.job.schema import CompleteStep, PuStep, Step, TrainStep
-from vfsl.pu import PRESETS, BagLogistic
-
-_VFPU_ROWS = BagLogistic().rare_rows_per_column
-
-What = Literal["disclosure", "output"]
+from vfsl.estimators import Ask
+from vfsl.job.schema import SharedJob
+from vfsl.job.steps import CompleteTerms, EvaluateStep, PuTerms, Step, TrainStep
 
 
-def asks_of(step: Step) -> list[tuple[What, str]]:
+def asks_of(step: Step) -> list[Ask]:
     """What a step reveals or delivers beyond the defaults, by its name in party.toml."""
-    asks: list[tuple[What, str]] = []
+    asks: list[Ask] = []
     if isinstance(step, TrainStep):
-        model = step.estimator()
-        asks += model.asks() if isinstance(model, Estimator) else ()
+        asks += step.estimator().asks()
+        if step.rows == "completed":
+            asks.append(("disclosure", "row confidence"))
         asks.append(("output", "predictions"))
-    if isinstance(step, PuStep):
-        if (step.row_lists or PRESETS[step.preset]["row_lists"]) == "seed":
-            asks.append(("disclosure", "row lists"))
-        if step.base != "lr":
-            asks.append(("disclosure", "tree partitions"))
-        if step.rare_rows_per_column is not None and step.rare_rows_per_column < _VFPU_ROWS:
-            asks.append(("disclosure", "rare labels"))
-        if step.consent:
-            asks.append(("disclosure", "strangers"))
-        asks.append(("output", "reliable positives"))
-    if isinstance(step, CompleteStep):
+    if isinstance(step, PuTerms):
+        asks += step.method().asks(deliver=bool(step.consent))
+    if isinstance(step, CompleteTerms):
         asks += step.method().asks()
-    return asks
+        if step.label is not None:
+            asks += [("disclosure", "tree partitions"), ("disclosure", "row confidence")]
+    if isinstance(step, EvaluateStep):
+        asks.append(("output", "predictions"))
+    return list(dict.fromkeys(asks))
 
 
-def refusals(
-    mine: PartyFile, job: SharedJob, leader: str, known_steps: frozenset[str]
-) -> list[str]:
+def refusals(mine: PartyFile, job: SharedJob, leader: str) -> list[str]:
     """Everything that keeps this party from taking part; empty if it agrees."""
-    return list(_refusals(mine, job, leader, known_steps))
+    return list(_refusals(mine, job, leader))
 
 
 def agreement(job: SharedJob) -> list[str]:
@@ -56,9 +45,7 @@ def agreement(job: SharedJob) -> list[str]:
     return [f"{name}: {words[name]}" for name in words if name in asked]
 
 
-def _refusals(
-    mine: PartyFile, job: SharedJob, leader: str, known_steps: frozenset[str]
-) -> Iterator[str]:
+def _refusals(mine: PartyFile, job: SharedJob, leader: str) -> Iterator[str]:
     me, allow = mine.party, mine.allow
     if leader not in allow.submitters and leader != me:
         yield f"{me!r} takes no jobs of {leader!r}; its allow.submitters does not name it."
@@ -78,17 +65,12 @@ def _refusals(
         )
     for number, step in enumerate(job.steps, start=1):
         concerned = me in job.concerned_in(number)  # the columns of others are theirs to give
-        for text in _step_refusals(mine, step, known_steps, concerned):
+        for text in _step_refusals(mine, step, concerned):
             yield f"Step {number}: {text}"
 
 
-def _step_refusals(
-    mine: PartyFile, step: Step, known_steps: frozenset[str], concerned: bool
-) -> Iterator[str]:
+def _step_refusals(mine: PartyFile, step: Step, concerned: bool) -> Iterator[str]:
     me, allow = mine.party, mine.allow
-    if step.do not in known_steps:
-        yield f"deployments have no step {step.do!r} yet."
-        return
     if step.do not in allow.steps:
         yield f"{me!r} does not take part in {step.do!r}; its allow.steps does not name it."
     if isinstance(step, TrainStep):

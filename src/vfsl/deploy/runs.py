@@ -11,6 +11,7 @@ runs/RUN/attempt.json   the last attempt; an older or repeated one is refused
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,14 +115,27 @@ class RunFolder:
             number += 1
         return number
 
-    def keep(self, job: str, number: int, record: StepRecord, more: dict[str, Any]) -> None:
-        """A step is finished: its record, and what later steps need to find it again."""
-        self.checkpoints(job).save(f"step-{number}", {"record": asdict(record), **more})
+    def keep(
+        self, job: str, number: int, records: Sequence[StepRecord], standing: Mapping[str, Any]
+    ) -> None:
+        """A step is finished: the records so far, and what later steps go on from."""
+        content = {"records": [asdict(one) for one in records], "standing": dict(standing)}
+        self.checkpoints(job).save(f"step-{number}", content)
+
+    def records(self, job: str, number: int) -> list[StepRecord]:
+        """The records of all steps up to a finished one."""
+        content = self.checkpoints(job).load(f"step-{number}")
+        return [StepRecord.from_dict(one) for one in content["records"]] if content else []
+
+    def standing(self, job: str, number: int) -> dict[str, Any]:
+        """How this party stood after a finished step; empty before the first."""
+        content = self.checkpoints(job).load(f"step-{number}")
+        return dict(content["standing"]) if content else {}
 
     def forget_from(self, job: str, number: int, most: int) -> None:
         """Steps that another party has not finished are done again by all."""
         for later in range(number, most + 1):
-            (self.state / f"step-{later}.json").unlink(missing_ok=True)
+            self.checkpoints(job).forget(f"step-{later}")
 
     def prepare(self) -> None:
         """Put the results together beside their place, before the others are told of the end."""

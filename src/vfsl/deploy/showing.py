@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pandas as pd
 
@@ -12,22 +13,24 @@ from vfsl.data import PartyTable
 from vfsl.data.checks import counted
 from vfsl.deploy.budget import Hidden, KeptBudget, RunBudget, what_to_do
 from vfsl.deploy.config import PARTY_FILE, PartyFile
-from vfsl.deploy.job import SharedJob
-from vfsl.deploy.view import Site
-from vfsl.estimators import Estimator
-from vfsl.job.schema import CompleteStep, PuStep, Step, TrainStep
+from vfsl.job.schema import SharedJob
+from vfsl.job.steps import CompleteTerms, PuTerms, Step, TrainStep
 from vfsl.record import fingerprint
+from vfsl.site import Site
 
 
-def budget_of(site: Site, table: PartyTable, step: Step, run: str, key: bytes) -> RunBudget:
+def budget_of(
+    site: Site, mine: PartyFile, folder: Path, step: Step, run: str, key: bytes
+) -> RunBudget:
     """The party's budget, with what one step could tell others about."""
+    table = site.own_table()
     return RunBudget(
-        KeptBudget(site.folder),
+        KeptBudget(folder),
         site.me,
         run,
         fingerprint_of(table, key),
         key,
-        site.mine.limits.numbers,
+        mine.limits.numbers,
         _hidden(site, table, step),
     )
 
@@ -45,16 +48,17 @@ def _hidden(site: Site, table: PartyTable, step: Step) -> dict[About, Hidden]:
     columns are completed they themselves are the labels.
     """
     rows = len(table)
-    if site.plan_name() and not (isinstance(step, CompleteStep) and step.given == site.me):
-        rows = len(site.share().overlap)
+    share = site.standing.rows
+    if share is not None and not (isinstance(step, CompleteTerms) and step.given == site.me):
+        rows = len(share.overlap)
     columns = tuple(sorted(table.features))
     hidden: dict[About, Hidden] = {"columns": Hidden(columns, rows)}
     if isinstance(step, TrainStep) and step.label[0] == site.me:
         others = tuple(name for name in columns if name != step.label[1])
         hidden = {"columns": Hidden(others, rows), "label": Hidden((step.label[1],), rows)}
-    elif isinstance(step, PuStep) and step.label_holder == site.me:
+    elif isinstance(step, PuTerms) and step.label_holder == site.me:
         hidden["label"] = Hidden((f"known to {step.positives}",), rows)
-    elif isinstance(step, CompleteStep) and step.missing == site.me:
+    elif isinstance(step, CompleteTerms) and step.missing == site.me:
         hidden["label"] = hidden["columns"]
     return hidden
 
@@ -93,7 +97,7 @@ def _shown_to(me: str, job: SharedJob, number: int) -> str | None:
         return None
     if isinstance(step, TrainStep):
         return step.label[0] if step.label[0] != me else None
-    if isinstance(step, PuStep):
+    if isinstance(step, PuTerms):
         return step.label_holder if step.label_holder != me else None
     return None
 
@@ -101,6 +105,5 @@ def _shown_to(me: str, job: SharedJob, number: int) -> str | None:
 def _numbers_per_row(step: Step) -> int:
     """The fewest scores of each row that a step shows its label holder."""
     if isinstance(step, TrainStep):
-        model = step.estimator()
-        return model.numbers_per_row() if isinstance(model, Estimator) else 0
-    return 1 if isinstance(step, PuStep) and step.base == "lr" else 0
+        return step.estimator().numbers_per_row()
+    return step.method().numbers_per_row() if isinstance(step, PuTerms) else 0

@@ -12,10 +12,11 @@ from pathlib import Path
 from vfsl.deploy.budget import near_limit
 from vfsl.deploy.config import SUBMIT_FOLDER, load_party, load_project
 from vfsl.deploy.engine import PARTY_CLASS, job_state, session, write_job
-from vfsl.deploy.job import SharedJob, job_hash, load_shared_job, opened_job, sealed_text
+from vfsl.deploy.job import job_hash, load_shared_job, opened_job, sealed_text
 from vfsl.deploy.provision import PROJECT_FILE, submitter_name
 from vfsl.deploy.runs import ENDED, RunFolder, Status, all_runs
 from vfsl.errors import ConfigError, TimedOut, VfslError
+from vfsl.job.schema import SharedJob
 from vfsl.store import read_json, write_json
 
 _SYNC_SECONDS = 120.0

@@ -1,20 +1,28 @@
 """Federated estimators: each party trains and keeps only its own share."""
 
 from vfsl.estimators.association import Association
-from vfsl.estimators.base import Estimator
+from vfsl.estimators.base import Answer, Ask, Estimator
 from vfsl.estimators.linear import LinearRegression, LogisticRegression
-from vfsl.estimators.saved import load_model, save_model
+from vfsl.estimators.saved import (
+    ESTIMATORS,
+    load_model,
+    load_share,
+    save_model,
+    save_page,
+    save_share,
+)
 from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest
-from vfsl.federation import Federation as Federated
 from vfsl.parts import ModelShare, Part, Roles
 
 __all__ = [
+    "ESTIMATORS",
     "GBDT",
     "LGB",
     "XGB",
+    "Answer",
+    "Ask",
     "Association",
     "Estimator",
-    "Federated",
     "LinearRegression",
     "LogisticRegression",
     "ModelShare",
@@ -22,5 +30,8 @@ __all__ = [
     "RandomForest",
     "Roles",
     "load_model",
+    "load_share",
     "save_model",
+    "save_page",
+    "save_share",
 ]

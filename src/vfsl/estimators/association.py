@@ -242,7 +242,7 @@ class Association:
             ).inner(chunk)
             for number, chunk in enumerate(_split_rows(columns, width))
         )
-        request, mask = reduce(add, products).masked()
+        request, mask = reduce(add, products).mask()
         channel.send(roles.key_holder, "products", request)
         opened = mask.remove(channel.receive(roles.key_holder, "opened products"))
         matrix = measure_strengths(opened, nameless, [source.profile for source in own], rows)

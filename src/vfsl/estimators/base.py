@@ -9,6 +9,8 @@ known by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,7 +24,7 @@ from vfsl.data import check_labels
 from vfsl.errors import ConfigError, DataError
 from vfsl.federation import Federation
 from vfsl.params import check_params, settings_of
-from vfsl.parts import ModelShare, Part, Roles, places_in_training, scores_with_kept
+from vfsl.parts import ModelShare, Part, Roles, Rows, places_in_training, scores_with_kept
 from vfsl.site import Site
 from vfsl.store import Checkpoints
 from vfsl.values import Array, Floats
@@ -31,6 +33,28 @@ NOTHING_KEPT = Checkpoints(None)
 
 # What a step reveals or delivers beyond the defaults: its kind, and its name in party.toml.
 Ask = tuple[Literal["disclosure", "output"], str]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a model says of rows, at the label holder.
+
+    Attributes
+    ----------
+    rows : array of int
+        The rows of its table.
+    values : array (rows,) or (rows, classes)
+        Numbers, or probabilities.
+    classes : array or None
+        None: numbers.
+    more : mapping of name to array
+        Further columns of a file of predictions.
+    """
+
+    rows: Rows
+    values: Array
+    classes: Array | None = None
+    more: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Estimator(ABC):
@@ -59,6 +83,15 @@ class Estimator(ABC):
 
     scores_need_key_holder: ClassVar[bool] = True
     """Whether the key holder takes part in scoring."""
+
+    uses_all_rows: ClassVar[bool] = False
+    """Whether it trains on rows that only one party has, too."""
+
+    discloses_labels: ClassVar[bool] = False
+    """Whether other parties can read training labels, so that people must accept that."""
+
+    needs_torch: ClassVar[bool] = False
+    """Whether it needs PyTorch."""
 
     # ---- what it says of itself -----------------------------------------------------------------
 
@@ -89,9 +122,22 @@ class Estimator(ABC):
         """The fewest exact scores of each row that the label holder sees, in training and after."""
         return 1
 
+    def rounds_planned(self) -> int | None:
+        """How many rounds or trees it trains at the most, for estimates; None: not known."""
+        return None
+
     def check(self) -> None:
         """Refuse parameters that cannot be used."""
         check_params(self)
+
+    def saved_settings(self, parties: Sequence[str]) -> dict[str, Any]:
+        """The parameters that make the same model of these parties again, as plain values."""
+        return settings_of(self)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """The model whose `saved_settings` these are."""
+        return cls(**settings)
 
     # ---- what users call ------------------------------------------------------------------------
 
@@ -114,7 +160,7 @@ class Estimator(ABC):
         shares = fed.play(
             partial(self.learn, label=label, weighted=weighted),
             own={label[0]: {"weights": weights}},
-            parties=roles.everyone if self.needs_key_holder else roles.data_holders,
+            parties=_players(roles, self.needs_key_holder),
         )
         self.shares_ = {party: share for party, share in shares.items() if share is not None}
         self.label_ = label
@@ -134,7 +180,7 @@ class Estimator(ABC):
         answers = fed.play(
             partial(self.answer, label=self.label_, places=places),
             own={party: {"share": share} for party, share in self.shares_.items()},
-            parties=roles.everyone if self.scores_need_key_holder else roles.data_holders,
+            parties=_players(roles, self.scores_need_key_holder),
         )
         return np.asarray(answers[holder])
 
@@ -217,9 +263,12 @@ class Estimator(ABC):
     ) -> ModelShare | None:
         """One party's whole side of training, wherever that party is: what `fit` lets it play.
 
-        ``weights`` are the label holder's; ``weighted`` says to all whether there are any.
+        ``weights`` are the label holder's; ``weighted`` says to all whether there are any. A party
+        without a role has nothing to do.
         """
         roles = site.roles(label[0], self.work(len(site.standing.aligned) - 1, weighted))
+        if site.me not in _players(roles, self.needs_key_holder):
+            return None
         settings = {"model": self.name, "label": list(label), **settings_of(self)}
         settings |= {"scheme": roles.scheme, "security": roles.security}
         with site.records(f"train {self.name}", channel, settings) as outcome:
@@ -247,13 +296,16 @@ class Estimator(ABC):
         """One party's whole side of a prediction: scores of the aligned rows at the label holder.
 
         ``places`` are those of the aligned rows among the training rows, −1 for a row that is to be
-        scored; without them all rows are scored.
+        scored; without them all rows are scored. Right after training nobody needs to be asked if
+        the model knows its training scores: the places are then 0, 1, 2, …
         """
         roles = site.roles(label[0], self.work(len(site.standing.aligned) - 1))
+        if site.me not in _players(roles, self.scores_need_key_holder):
+            return None
         part = site.part(label)
         settings: dict[str, Any] = {"model": self.name}
-        if places is not None:
-            settings["new rows"] = int((places < 0).sum())
+        if part is not None:
+            settings["new rows"] = len(part.rows) if places is None else int((places < 0).sum())
         if self.scores_need_key_holder:
             settings |= {"scheme": roles.scheme, "security": roles.security}
         with site.records(f"predict {self.name}", channel, settings) as outcome:
@@ -269,6 +321,19 @@ class Estimator(ABC):
                 scores = scores_with_kept(share, places, scores)
             outcome.metrics = self.measure_quality(share, np.asarray(scores), part.target)
         return scores
+
+    def answer_all(
+        self,
+        site: Site,
+        channel: Channel,
+        label: tuple[str, str],
+        *,
+        share: ModelShare | None = None,
+        places: Array | None = None,
+    ) -> Answer | None:
+        """`answer` for every row that the model can say something of, at the label holder."""
+        scores = self.answer(site, channel, label, share=share, places=places)
+        return None if scores is None or share is None else self.interpret(site, share, scores)
 
     # ---- how scores become predictions, at the label holder -------------------------------------
 
@@ -296,6 +361,15 @@ class Estimator(ABC):
         if len(classes) == 2 and scores.shape[1] > 1:
             return np.asarray(classes[(chances > 0.5).astype(int)])
         return np.asarray(classes[chances.argmax(axis=1)])
+
+    def interpret(self, site: Site, share: ModelShare, scores: Array) -> Answer:
+        """What the scores of a site's aligned rows mean."""
+        rows = site.rows().overlap
+        if self.predicts == "numbers":
+            return Answer(rows, self.to_predictions(share, scores))
+        return Answer(
+            rows, self.to_probabilities(share, scores), np.asarray(share.state["classes"])
+        )
 
     def measure_quality(
         self, share: ModelShare, scores: Array, target: Array | None
@@ -341,6 +415,10 @@ class Estimator(ABC):
         """Refuse a model without shares."""
         if not hasattr(self, "shares_"):
             raise ConfigError(f"{type(self).__name__} is not fitted yet: call fit first.")
+
+
+def _players(roles: Roles, with_key_holder: bool) -> tuple[str, ...]:
+    return roles.everyone if with_key_holder else roles.data_holders
 
 
 # ---- row weights and labels ----------------------------------------------------------------------

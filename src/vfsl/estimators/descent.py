@@ -97,9 +97,9 @@ class Program:
         Whether rows have weights in the first stage, as the label holder announces; later stages
         always have.
     rows_per_column : int
-        Least number of rows for each column of the widest party.
+        Smallest number of rows for each column of the widest party.
     rare_rows_per_column : float
-        Least number of rows of the rarest class for each column of the widest feature holder.
+        Smallest number of rows of the rarest class for each column of the widest feature holder.
     look_noise : float
         Standard deviation of the noise that each feature holder adds to its scores between stages.
     score_range : int
@@ -176,7 +176,7 @@ class Problem:
         return np.asarray(np.round(self.weights.mean(axis=0), 9))
 
 
-class Terms(NamedTuple):
+class RoundSums(NamedTuple):
     """A party's summands of one round, one per model; only sums over all parties are used."""
 
     curvature: Floats  # p·Ap
@@ -244,12 +244,12 @@ class Block:
         self._turn_to(-aim)
         return np.asarray((self._gradient * aim).sum(axis=0))
 
-    def measure(self, sums: Integers) -> Terms:
+    def measure(self, sums: Integers) -> RoundSums:
         """Take in the gradient sums at the trial point; this party's terms of the round."""
         trial = decode(self.trial, self.width.weights)
         # A p, the gradient's change along the direction: exact, since the gradient is linear.
         self._change = self._decode(sums) + self._penalty * trial - self._gradient
-        return Terms(
+        return RoundSums(
             curvature=(self._direction * self._change).sum(axis=0),
             overlap=(self._change * (self._inverse @ self._gradient)).sum(axis=0),
             spread=(self._change * (self._inverse @ self._change)).sum(axis=0),
@@ -303,7 +303,7 @@ class Search:
             return "max_rounds"
         return "precision" if "precision" in self.reasons else "converged"
 
-    def step(self, terms: list[Terms]) -> Step:
+    def step(self, terms: list[RoundSums]) -> Step:
         """The exact minimum along each model's direction, and the conjugate turn after it."""
         curvature, overlap, spread = (np.sum(part, axis=0) for part in zip(*terms, strict=True))
         flat = ~(curvature > 0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, SecretKey, scheme
+from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey, SecretKey, make_scheme
 from vfsl.crypto.fixed import decode, encode
 from vfsl.errors import ProtocolError
 from vfsl.parts import Roles
@@ -46,7 +46,7 @@ SCORE_BOUND = 1 << 50
 
 def send_fresh_key(channel: Channel, roles: Roles) -> SecretKey:
     """Make a key for this run; every data holder gets the public one."""
-    public, secret = scheme(roles.scheme, roles.security).generate()
+    public, secret = make_scheme(roles.scheme, roles.security).generate()
     for party in roles.data_holders:
         channel.send(party, "public key", public.to_wire())
     return secret
@@ -54,7 +54,7 @@ def send_fresh_key(channel: Channel, roles: Roles) -> SecretKey:
 
 def receive_key(channel: Channel, roles: Roles) -> PublicKey:
     """The public key of this run, which every data holder waits for first."""
-    return scheme(roles.scheme, roles.security).load_public(
+    return make_scheme(roles.scheme, roles.security).load_public(
         channel.receive(roles.key_holder, "public key")
     )
 
@@ -104,7 +104,7 @@ def open_masked(channel: Channel, roles: Roles, requests: list[EncryptedArray]) 
     """Mask gradients, let the key holder open them, remove the masks."""
     if not requests:
         return []
-    masked = [request.masked() for request in requests]
+    masked = [request.mask() for request in requests]
     channel.send(
         roles.key_holder, "gradient", Ciphertext([request.payload for request, _ in masked])
     )
@@ -156,7 +156,7 @@ def open_total(channel: Channel, roles: Roles, key: PublicKey, own: Integers) ->
     total = key.encrypt(own, use="add", bound=SCORE_BOUND)
     for party in roles.feature_holders:
         total = total + load_array(key, channel.receive(party, "scores"), party, own.shape)
-    request, mask = total.masked()
+    request, mask = total.mask()
     channel.send(roles.key_holder, "total", request)
     return decode(mask.remove(channel.receive(roles.key_holder, "opened total")), SCORE_BITS)
 

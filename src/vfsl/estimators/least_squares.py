@@ -35,7 +35,7 @@ from vfsl.crypto.fixed import decode, encode, shift
 from vfsl.crypto.scheme import Use
 from vfsl.errors import BoundExceeded, ProtocolError
 from vfsl.estimators import privacy
-from vfsl.estimators.descent import Block, Problem, Program, Search, Step, Terms
+from vfsl.estimators.descent import Block, Problem, Program, RoundSums, Search, Step
 from vfsl.estimators.exchange import (
     MOST,
     MOST_ROWS,
@@ -298,8 +298,8 @@ class _Stage:
             number += 1
             here = self.channel.within(f"round {number}")
             terms = [self.block.measure(self._gradient(here, number))]
-            shape = (len(Terms._fields), *gain.shape)
-            terms += [Terms(*receive_numbers(here, party, "terms", shape)) for party in holders]
+            shape = (len(RoundSums._fields), *gain.shape)
+            terms += [RoundSums(*receive_numbers(here, party, "terms", shape)) for party in holders]
             step = search.step(terms)
             for party in holders:
                 here.send(party, "step", Aggregate(np.array(step)))

@@ -98,6 +98,9 @@ class LinearModel(Estimator):
         several = feature_holders > 1 and (weighted or self._always_weighted())
         return "linear of many" if several else "linear"
 
+    def rounds_planned(self) -> int:
+        return self.max_rounds
+
     def asks(self) -> tuple[Ask, ...]:
         program, declared = self._program(), params_of(type(self))
         looks = program.stages > 1

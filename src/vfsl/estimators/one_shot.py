@@ -130,7 +130,7 @@ def solve_feature_holder(
             leader,
         )
     if size:
-        request, mask = encrypted.inner(encode(columns, bits)).masked()
+        request, mask = encrypted.inner(encode(columns, bits)).mask()
         channel.send(roles.key_holder, "cross products", request)
         opened = mask.remove(channel.receive(roles.key_holder, "opened cross products"))
         products = decode(opened, 2 * bits) / rows

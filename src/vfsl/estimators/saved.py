@@ -5,17 +5,17 @@ A model has a public page, and each party's share in that party's own folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from vfsl import store
 from vfsl.errors import ConfigError, StoreError
 from vfsl.estimators.base import Estimator
-from vfsl.params import settings_of
 from vfsl.parts import ModelShare
 from vfsl.registry import Registry
 
 FORMAT = 1
+# RISA, which lies above, comes by an entry point of our own, as those of other packages do.
 ESTIMATORS: Registry[type[Estimator]] = Registry(
     "estimator",
     "vfsl.estimators",
@@ -47,13 +47,21 @@ def save_model(
     model.check_fitted()
     folder = Path(folder)
     check_no_model(folder, name, force)
-    save_shares(model.shares_, folder, name)
+    for share in model.shares_.values():
+        save_share(share, folder, name)
+    save_page(model, model.label_, list(model.shares_), folder, name)
+
+
+def save_page(
+    model: Estimator, label: tuple[str, str], parties: Sequence[str], folder: Path, name: str
+) -> None:
+    """Write what everybody may know of a model: its settings, its label, whose shares it has."""
     public = {
         "format": FORMAT,
         "model": model.name,
-        "label": list(model.label_),
-        "parties": list(model.shares_),
-        "settings": settings_of(model),
+        "label": list(label),
+        "parties": list(parties),
+        "settings": model.saved_settings(parties),
     }
     store.write_json(folder / f"{name}.json", public)
 
@@ -65,10 +73,9 @@ def check_no_model(folder: Path, name: str, force: bool) -> None:
         raise ConfigError(f"{path} exists; give another name, or force=True to replace it.")
 
 
-def save_shares(shares: Mapping[str, ModelShare], folder: Path, name: str) -> None:
-    """Write each party's share into its own folder."""
-    for party, share in shares.items():
-        store.write_json(folder / "parties" / party / f"{name}-share.json", share.to_dict())
+def save_share(share: ModelShare, folder: Path, name: str) -> None:
+    """Write one party's share into its own folder."""
+    store.write_json(folder / "parties" / share.party / f"{name}-share.json", share.to_dict())
 
 
 def load_model(folder: str | Path, name: str = "model") -> Estimator:
@@ -82,10 +89,13 @@ def load_model(folder: str | Path, name: str = "model") -> Estimator:
     try:
         if public["format"] != FORMAT:
             raise StoreError(f"{path} has format {public['format']}; expected {FORMAT}.")
-        model = ESTIMATORS.find(public["model"])(**public["settings"])
+        settings = {**public["settings"]}
+        if "encoders" in public:  # where RISA once kept them
+            settings["encoder"] = public["encoders"]
+        model = ESTIMATORS.find(public["model"]).from_settings(settings)
         model.label_ = (public["label"][0], public["label"][1])
         parties = list(public["parties"])
-    except (KeyError, TypeError, IndexError):
+    except (KeyError, TypeError, IndexError, AttributeError):
         raise StoreError(f"{path} is damaged: it is not a saved model.") from None
     model.shares_ = {party: load_share(folder, party, name) for party in parties}
     return model

@@ -3,7 +3,6 @@
 from vfsl.evidence.encoders import CNN, MLP
 from vfsl.evidence.opinion import Opinion, evidence_of, fuse, opinion_of, probability
 from vfsl.evidence.risa import RISA
-from vfsl.evidence.saved import load_risa, save_risa
 from vfsl.evidence.switches import PAPER, PLUS, PLUS_TABLES, Switches
 
 __all__ = [
@@ -17,8 +16,6 @@ __all__ = [
     "Switches",
     "evidence_of",
     "fuse",
-    "load_risa",
     "opinion_of",
     "probability",
-    "save_risa",
 ]

@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from vfsl.evidence.keeping import Keeper
-from vfsl.evidence.member import Learning
-from vfsl.evidence.removal import Watch, left_table
-from vfsl.evidence.rows import UNKNOWN, Numbers, Universe
-from vfsl.evidence.selftrain import cooling, pseudo_labels, self_trained
+from vfsl.evidence.networks import Floats, Learning
+from vfsl.evidence.opinion import Opinion, choose_trust, opinion_of, unjudged_trust
+from vfsl.evidence.risa import RISA
+from vfsl.evidence.rows import (
+    UNKNOWN,
+    Flags,
+    Numbers,
+    Removal,
+    Universe,
+    add_scores,
+    choose_temperature,
+    describe_doubts,
+    pseudo_labels,
+    repeat_overlap,
+)
 from vfsl.evidence.switches import Switches
-from vfsl.evidence.training import Objective, Peer, heard, opinions_from, train_pass
-from vfsl.evidence.trust import choose_trust, unjudged_trust
+from vfsl.evidence.training import BatchResult, Objective, Team, train_pass
 from vfsl.values import Array
 
-STAGES = ("self-training", "evidence")
+# By what networks say: first self-training, where scores of classes add up, then evidence.
+Stage = Literal["scores", "evidence"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
 LEAST_JUDGED = 20
-Peers = Mapping[str, Mapping[str, Peer]]
-Tell = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Everything that the course depends on beside data and randomness."""
+class Course:
+    """What the course depends on beside data and randomness."""
 
-    switches: Switches
+    risa: RISA
+    switches: Switches  # of its variant, some of them changed
     learning: Learning
-    evidence: str = "exp"
-    tau_p: float = 0.9
-    tau_0: float = 0.3
-    every: int = 2
-    self_steps: int = 300
-    held_out: float = 0.15
+
+    def objective(self, stage: Stage, classes: int) -> Objective:
+        """What the networks of a stage are trained for."""
+        switches = self.switches
+        if stage == "scores":
+            weight = 1.0 if switches.masked else 0.0
+            return Objective(False, classes, not switches.masked, party_loss=weight)
+        fills = switches.absent == "mean"
+        return Objective(switches.evidential, classes, fills, switches.fusion, switches.party_loss)
 
 
 @dataclass
@@ -44,200 +56,212 @@ class Learned:
     """What the label holder keeps of the course, beside its networks."""
 
     labels: Numbers  # of training: true, pseudo, or unknown
-    labelled: npt.NDArray[np.bool_]  # which of them are true
+    labelled: Flags  # which of them are true
     trust: dict[str, float]
     rounds: list[dict[str, Any]] = field(default_factory=list)
     left: list[dict[str, Any]] = field(default_factory=list)
     scores: Array = field(default_factory=lambda: np.zeros(0))  # of removal, by row
     notes: list[str] = field(default_factory=list)
 
+    def to_state(self, removal: str) -> dict[str, Any]:
+        """For the label holder's share; ``removal`` says by which score rows left."""
+        left = [line["row"] for line in self.left]
+        return {
+            "trust": self.trust,
+            "left": self.left,
+            "doubts": describe_doubts(self.scores, left, removal),
+            "pseudo labels": int(((self.labels != UNKNOWN) & ~self.labelled).sum()),
+        }
 
-def stage_objective(settings: Settings, stage: str, classes: int) -> Objective:
-    """What the networks of a stage are trained for."""
-    switches = settings.switches
-    if stage == "self-training":
-        weight = 1.0 if switches.masked else 0.0
-        return Objective(False, classes, not switches.masked, party_loss=weight)
-    fills = switches.absent == "mean"
-    return Objective(switches.evidential, classes, fills, switches.fusion, switches.party_loss)
+
+class Unfinished(NamedTuple):
+    """Where a course stands that is not finished, beside its networks."""
+
+    rounds: list[dict[str, Any]]
+    arrays: Mapping[str, Array]
 
 
 def run_course(
-    peers: Peers,
-    universe: Universe,
+    teams: Mapping[Stage, Team],
     labels: Numbers,
     classes: int,
-    settings: Settings,
+    course: Course,
     rng: np.random.Generator,
-    keeper: Keeper | None = None,
-    tell: Tell | None = None,
+    *,
+    unfinished: Unfinished | None = None,
+    keep: Callable[[Unfinished], None] | None = None,
+    tell: Callable[[int], None] | None = None,
 ) -> Learned:
-    """Train the networks of all parties; ``labels`` has a number or UNKNOWN for every row."""
+    """Train the networks of all parties; ``labels`` is of all rows, UNKNOWN where there is none.
+
+    ``unfinished`` is where an earlier attempt stood; the networks stand there already. ``keep``
+    keeps where this one stands; ``tell`` hears the number of each finished epoch.
+    """
     seed = int(rng.integers(1 << 62))
+    universe = teams["evidence"].universe
     known = labels != UNKNOWN
-    held = _held_out(known, universe, settings, np.random.default_rng([seed, 0]))
-    start = 0 if keeper is None else keeper.resume_at
-    settings, notes = _without_guesses(settings, len(held), known, universe)
-    if keeper is not None and start:
-        given = keeper.load(start)["given labels"].astype(np.int64)
+    held = _hold_out(known, universe, course, np.random.default_rng([seed, 0]))
+    course, notes = _without_guesses(course, len(held), known, universe)
+    if unfinished is not None:
+        given = unfinished.arrays["given labels"].astype(np.int64)
     else:
-        given = _complete(peers["self-training"], universe, labels, held, classes, settings, seed)
+        given = _complete_labels(teams["scores"], labels, held, classes, course, seed)
     learned = Learned(given, known, dict.fromkeys(universe.parties, 1.0), notes=notes)
-    rows = _training_rows(universe, given, held, settings.switches)
-    may_leave = np.ones(universe.total, dtype=bool)
-    if settings.switches.keep_labelled:
-        may_leave &= ~known
-    if not settings.switches.evidential or settings.switches.removal == "none":
-        may_leave[:] = False
-    watch = Watch(
-        rows, universe.total, may_leave, settings.tau_0, settings.every, settings.learning.epochs
-    )
-    if keeper is not None and start:
-        watch.load_arrays(keeper.load(start))
-        learned.rounds = keeper.load_rounds(start)
-    _train(peers["evidence"], universe, watch, learned, classes, settings, seed, keeper, tell)
-    learned.left = left_table(watch.left, known, universe)
-    learned.scores = watch.averages
-    if settings.switches.discount and settings.switches.evidential:
+    removal = _plan_removal(universe, given, known, held, course)
+    if unfinished is not None:
+        removal.load_arrays(unfinished.arrays)
+        learned.rounds = unfinished.rounds
+    objective = course.objective("evidence", classes)
+    weights = np.where(known, 1.0, course.switches.pseudo_weight)
+
+    def see(batch: Numbers, done: BatchResult) -> None:
+        uncertain = course.switches.removal == "uncertainty"
+        removal.see(batch, done.uncertainty if uncertain else done.disputed)
+
+    for epoch in range(len(learned.rounds) + 1, course.learning.epochs + 1):
+        rows = repeat_overlap(removal.rows, universe.overlap, course.switches.repeats)
+        loss, uncertainty = train_pass(
+            teams["evidence"],
+            rows,
+            given,
+            weights,
+            objective,
+            rate=course.learning.rate(epoch - 1),
+            batch_size=course.learning.batch_size,
+            rng=np.random.default_rng([seed, 2, epoch]),
+            see=see,
+        )
+        line = {"epoch": epoch, "rows": len(rows), "loss": loss, "uncertainty": uncertainty}
+        learned.rounds.append(line | _let_leave(removal, epoch, known))
+        if tell is not None:
+            tell(epoch)
+        due = epoch % course.risa.checkpoint_every == 0 and epoch < course.learning.epochs
+        if keep is not None and due:
+            keep(Unfinished(learned.rounds, removal.to_arrays() | {"given labels": given}))
+        if not removal.staying.any():
+            learned.notes.append(f"No row was left to train on after epoch {epoch}.")
+            break
+    learned.left = removal.list_left(known, universe)
+    learned.scores = removal.averages
+    if course.switches.discount and course.switches.evidential:
         chosen = unjudged_trust(len(universe.parties))
         if len(held):
-            outputs, _ = heard(peers["evidence"], universe, held, fills=False)
-            chosen = choose_trust(opinions_from(outputs), labels[held])
+            outputs = teams["evidence"].answer(held, with_fill=False)
+            chosen = choose_trust(opinions_of(outputs), labels[held])
         learned.trust = dict(zip(universe.parties, chosen, strict=True))
     pseudo = int(((given != UNKNOWN) & ~known).sum())
     learned.notes.append(f"{pseudo} of {int((~known).sum())} rows without a label got one.")
     return learned
 
 
-def _train(
-    peers: Mapping[str, Peer],
-    universe: Universe,
-    watch: Watch,
-    learned: Learned,
-    classes: int,
-    settings: Settings,
-    seed: int,
-    keeper: Keeper | None,
-    tell: Tell | None,
-) -> None:
-    objective = stage_objective(settings, "evidence", classes)
-    for epoch in range(len(learned.rounds) + 1, settings.learning.epochs + 1):
-        rng = np.random.default_rng([seed, 2, epoch])
-        score = settings.switches.removal
-        done = train_pass(
-            peers,
-            universe,
-            watch,
-            learned.labels,
-            np.where(learned.labelled, 1.0, settings.switches.pseudo_weight),
-            objective,
-            settings.learning,
-            epoch,
-            rng,
-            score,
-            settings.switches.repeats,
-        )
-        line: dict[str, Any] = {
-            "epoch": epoch,
-            "rows": done.rows,
-            "loss": done.loss,
-            "uncertainty": done.uncertainty,
-            "kept": int(watch.staying.sum()),
-        }
-        if done.leaving is not None:
-            true = int(learned.labelled[done.leaving.rows].sum())
-            line |= {
-                "limit": done.leaving.threshold,
-                "left with a true label": true,
-                "left with a pseudo label": len(done.leaving.rows) - true,
-                "left rows": done.leaving.rows.tolist(),
-            }
-        learned.rounds.append(line)
-        if tell is not None:
-            tell({"stage": "evidence", "epochs": settings.learning.epochs, **line})
-        if keeper is not None and keeper.due(epoch, settings.learning.epochs):
-            arrays = watch.to_arrays() | {"given labels": learned.labels}
-            keeper.save_all(epoch, arrays, learned.rounds)
-        if not watch.staying.any():
-            learned.notes.append(f"No row was left to train on after epoch {epoch}.")
-            break
+def opinions_of(outputs: Sequence[Floats]) -> list[Opinion]:
+    return [opinion_of(np.asarray(output, dtype=np.float64)) for output in outputs]
 
 
-def _held_out(
-    known: npt.NDArray[np.bool_], universe: Universe, settings: Settings, rng: np.random.Generator
+def _let_leave(removal: Removal, epoch: int, labelled: Flags) -> dict[str, Any]:
+    """End an epoch; what its line in the record says of rows that left."""
+    gone = removal.end_epoch(epoch)
+    line: dict[str, Any] = {"kept": int(removal.staying.sum())}
+    if gone is None:
+        return line
+    true = int(labelled[gone].sum())
+    return line | {
+        "limit": removal.limit(epoch),
+        "left with a true label": true,
+        "left with a pseudo label": len(gone) - true,
+        "left rows": gone.tolist(),
+    }
+
+
+def _hold_out(
+    known: Flags, universe: Universe, course: Course, rng: np.random.Generator
 ) -> Numbers:
     """Labelled overlap rows that training does not see, to judge each party by."""
-    if not settings.switches.discount or not settings.switches.evidential:
+    if not course.switches.discount or not course.switches.evidential:
         return np.zeros(0, dtype=np.int64)
     rows = np.flatnonzero(known[: universe.overlap])
-    count = round(settings.held_out * len(rows))
+    count = round(course.risa.held_out * len(rows))
     return np.sort(rng.permutation(rows)[:count]).astype(np.int64)
 
 
 def _without_guesses(
-    settings: Settings, held: int, known: npt.NDArray[np.bool_], universe: Universe
-) -> tuple[Settings, list[str]]:
-    """Settings without self-training where it could not be judged and is not needed, and a note.
+    course: Course, held: int, known: Flags, universe: Universe
+) -> tuple[Course, list[str]]:
+    """The course without self-training where it could not be judged and is not needed, and a note.
 
     A model that learned a few dozen rows by heart is sure of everything; with a handful of held-out
     rows nothing tells when it is wrong. On census with 1 % overlap its labels cost 0.2 to 0.7
     points of AUC.
     """
-    switches = settings.switches
+    switches = course.switches
     labelled_elsewhere = bool(known[universe.overlap :].any())
     if not (switches.discount and switches.self_train and labelled_elsewhere):
-        return settings, []
+        return course, []
     if held >= LEAST_JUDGED:
-        return settings, []
+        return course, []
     note = (
         f"No pseudo labels: {held} held-out rows cannot judge the self-training model, "
         f"{LEAST_JUDGED} could."
     )
-    return replace(settings, switches=replace(switches, self_train=False)), [note]
+    return replace(course, switches=replace(switches, self_train=False)), [note]
 
 
-def _training_rows(
-    universe: Universe, given: Numbers, held: Numbers, switches: Switches
-) -> Numbers:
+def _plan_removal(
+    universe: Universe, given: Numbers, known: Flags, held: Numbers, course: Course
+) -> Removal:
+    """The rows to train on, and which of them may leave."""
+    switches = course.switches
     used = given != UNKNOWN
     used[held] = False
     if not switches.impute:
         used[universe.overlap :] = False
-    return np.flatnonzero(used).astype(np.int64)
+    may_leave = np.ones(universe.total, dtype=bool)
+    if switches.keep_labelled:
+        may_leave &= ~known
+    if not switches.evidential or switches.removal == "none":
+        may_leave[:] = False
+    rows = np.flatnonzero(used).astype(np.int64)
+    return Removal(rows, may_leave, course.risa.tau_0, course.risa.every, course.learning.epochs)
 
 
-def _complete(
-    peers: Mapping[str, Peer],
-    universe: Universe,
+def _complete_labels(
+    team: Team,
     labels: Numbers,
     held: Numbers,
     classes: int,
-    settings: Settings,
+    course: Course,
     seed: int,
 ) -> Numbers:
     """All labels, with those of the self-training model where there was none and it is sure."""
+    universe = team.universe
     without = np.flatnonzero(labels == UNKNOWN)
-    if not settings.switches.impute:
+    if not course.switches.impute:
         without = without[without < universe.overlap]
-    if not settings.switches.self_train or not len(without):
+    if not course.switches.self_train or not len(without):
         return labels.copy()
     rows = np.flatnonzero(labels[: universe.overlap] != UNKNOWN)
     rows = np.setdiff1d(rows, held).astype(np.int64)
-    learning = settings.learning
-    batches = -(-len(rows) // learning.batch_size)
-    learning = replace(learning, epochs=-(-settings.self_steps // batches))
-    watch = Watch(rows, universe.total, np.zeros(universe.total, bool), 1.0, 1, learning.epochs)
-    objective = stage_objective(settings, "self-training", classes)
-    ones = np.ones(universe.total)
+    batches = -(-len(rows) // course.learning.batch_size)
+    learning = replace(course.learning, epochs=-(-course.risa.self_steps // batches))
+    objective = course.objective("scores", classes)
     for epoch in range(1, learning.epochs + 1):
-        rng = np.random.default_rng([seed, 1, epoch])
-        train_pass(peers, universe, watch, labels, ones, objective, learning, epoch, rng)
-    outputs, _ = heard(peers, universe, without.astype(np.int64), objective.fills)
+        train_pass(
+            team,
+            rows,
+            labels,
+            np.ones(universe.total),
+            objective,
+            rate=learning.rate(epoch - 1),
+            batch_size=learning.batch_size,
+            rng=np.random.default_rng([seed, 1, epoch]),
+        )
+    outputs = team.answer(without.astype(np.int64), objective.fills)
     if len(held):
-        judged, _ = heard(peers, universe, held, fills=False)
+        judged = team.answer(held, with_fill=False)
         outputs = [
-            said / cooling(known, labels[held]) for said, known in zip(outputs, judged, strict=True)
+            said / choose_temperature(known, labels[held])
+            for said, known in zip(outputs, judged, strict=True)
         ]
     completed = labels.copy()
-    completed[without] = pseudo_labels(self_trained(outputs), settings.tau_p)
+    completed[without] = pseudo_labels(add_scores(outputs), course.risa.tau_p)
     return completed

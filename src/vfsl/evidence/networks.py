@@ -1,18 +1,67 @@
-"""The torch modules; every weight of ours is drawn from a numpy generator, never a global one."""
+"""A party's network in torch: its layers, and with its rows and optimiser all that it computes.
+
+Every weight of ours is drawn from a numpy generator, never a global one. Group normalisation, not
+batch normalisation: a party may have a handful of rows in a batch, and the mean row that stands for
+absent ones must not shift the statistics of real rows.
+"""
 
 from __future__ import annotations
 
+import base64
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from vfsl.evidence.encoders import CNN, MLP, Inputs
+from vfsl.errors import ConfigError, StoreError
+from vfsl.evidence.encoders import CNN, MLP, Arrays, Columns, Custom, Recipe
+from vfsl.evidence.opinion import evidence_of
+from vfsl.evidence.rows import Numbers
+from vfsl.values import Array
+
+Floats = npt.NDArray[np.float32]
+_ANSWER_ROWS = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Rows as tensors. A mean row has frequencies of categories in place of codes."""
+
+    numbers: Tensor
+    codes: Tensor
+    frequencies: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, rows: Any) -> Inputs:
+        chosen = torch.as_tensor(np.asarray(rows), device=self.numbers.device)
+        return Inputs(self.numbers[chosen], self.codes[chosen])
+
+
+def as_inputs(arrays: Arrays, device: str = "cpu") -> Inputs:
+    return Inputs(*(torch.as_tensor(part, device=device) for part in arrays))
+
+
+def mean_row(inputs: Inputs, levels: Sequence[int]) -> Inputs:
+    """The mean of rows: of numbers as they are, of a category as its frequencies."""
+    starts = np.cumsum([0, *levels])
+    frequencies = torch.zeros(len(levels), int(starts[-1]), device=inputs.numbers.device)
+    for place, (start, count) in enumerate(zip(starts[:-1].tolist(), levels, strict=True)):
+        counts = torch.bincount(inputs.codes[:, place], minlength=count)
+        frequencies[place, start : start + count] = counts / len(inputs)
+    return Inputs(inputs.numbers.mean(dim=0, keepdim=True), inputs.codes[:0], frequencies)
+
+
+# ---- layers --------------------------------------------------------------------------------------
 
 
 class MixedBody(nn.Module):
@@ -29,7 +78,7 @@ class MixedBody(nn.Module):
         widths = [width + len(levels) * recipe.embedding, *recipe.hidden]
         layers: list[nn.Module] = []
         for inputs, outputs in pairwise(widths):
-            layers += [filled_linear(inputs, outputs, rng), nn.ReLU()]
+            layers += [linear(inputs, outputs, rng), nn.ReLU()]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, rows: Inputs) -> Tensor:
@@ -77,9 +126,7 @@ class NumbersOnly(nn.Module):
         return answer
 
 
-def filled_linear(
-    inputs: int, outputs: int, rng: np.random.Generator, gain: float = 2.0
-) -> nn.Linear:
+def linear(inputs: int, outputs: int, rng: np.random.Generator, gain: float = 2.0) -> nn.Linear:
     """A layer with uniform weights of variance ``gain`` / inputs and no bias yet."""
     layer: nn.Linear = _raw(nn.Linear, inputs, outputs)
     _fill(layer, inputs, rng, gain)
@@ -98,3 +145,223 @@ def _fill(layer: nn.Module, fan_in: int, rng: np.random.Generator, gain: float) 
 def _raw(kind: Any, *sizes: int, **options: int) -> Any:
     """A layer whose weights are not drawn yet, so that torch's global generator is left alone."""
     return skip_init(kind, *sizes, **options)  # type: ignore[no-untyped-call]
+
+
+def build_network(
+    recipe: Recipe, columns: Columns, outputs: int, rng: np.random.Generator, party: str = "?"
+) -> nn.Module:
+    """A network from rows to ``outputs`` numbers each, initialised from the given generator."""
+    if isinstance(recipe, Custom):
+        return _wrap_custom(recipe, columns, outputs, party)
+    body, width = build_body(recipe, columns, rng, party)
+    return nn.Sequential(body, linear(width, outputs, rng, gain=1.0))
+
+
+def build_body(
+    recipe: Recipe, columns: Columns, rng: np.random.Generator, party: str = "?"
+) -> tuple[nn.Module, int]:
+    """A network from rows to features, without a last layer, and how many features."""
+    if isinstance(recipe, MLP):
+        return MixedBody(columns.width, columns.levels, recipe, rng), recipe.hidden[-1]
+    if isinstance(recipe, CNN):
+        _check_shape(recipe, columns.width, party)
+        picture = PictureBody(recipe, rng)
+        return picture, picture.width
+    raise ConfigError("A torch module of the user's own has no body apart from its last layer.")
+
+
+def _check_shape(recipe: CNN, width: int, party: str) -> None:
+    if len(recipe.shape) not in (2, 3) or math.prod(recipe.shape) != width:
+        raise ConfigError(
+            f"The shape parameter of CNN must be 2 or 3 lengths whose product is the number of "
+            f"columns, {width} at party {party!r}. Got {recipe.shape} instead."
+        )
+    if min(recipe.shape[-2:]) < 8:
+        raise ConfigError(
+            f"The shape parameter of CNN must have a height and width of at least 8. "
+            f"Got {recipe.shape} instead."
+        )
+
+
+def _wrap_custom(recipe: Custom, columns: Columns, outputs: int, party: str) -> nn.Module:
+    """The user's module, copied so that training leaves theirs alone, tried on one row."""
+    module = copy.deepcopy(recipe.module)
+    with torch.no_grad():
+        was_training = module.training
+        module.eval()
+        try:
+            answer = module(torch.zeros(2, columns.width))
+        except RuntimeError as error:
+            raise ConfigError(
+                f"The torch module of party {party!r} must accept rows of {columns.width} numbers. "
+                f"It raised: {error}"
+            ) from None
+        module.train(was_training)
+    if tuple(answer.shape) != (2, outputs):
+        raise ConfigError(
+            f"The torch module of party {party!r} must return {outputs} numbers a row, one for "
+            f"each class. Got an output of shape {tuple(answer.shape)} for 2 rows instead."
+        )
+    return NumbersOnly(module)
+
+
+# ---- training and answering ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How a network learns; the same at all parties."""
+
+    epochs: int = 30
+    batch_size: int = 128
+    learning_rate: float = 2e-3
+    weight_decay: float = 1e-4
+    device: str = "cpu"
+
+    def rate(self, epoch: int) -> float:
+        """Half a cosine from the learning rate to 0, as it stands in the middle of an epoch.
+
+        So networks learn as much in all as if the rate fell with each step. Epochs count from 0.
+        """
+        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * (epoch + 0.5) / self.epochs))
+
+
+def drop_empty(batches: Sequence[Numbers], with_fill: bool) -> list[Numbers]:
+    """The batches in which a party says anything at all."""
+    return [rows for rows in batches if with_fill or len(rows)]
+
+
+class Member:
+    """A party's network with its rows, in this process.
+
+    After ``plan``, ``outputs`` and then ``learn`` is one step of training. The first ``overlap``
+    rows are those of the overlap: their mean stands for the party where it is absent. ``evidence``
+    says how outputs become evidence; None leaves them as scores.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        inputs: Inputs,
+        overlap: int,
+        levels: Sequence[int],
+        evidence: str | None,
+        learning: Learning,
+    ) -> None:
+        self.network = network.to(learning.device)
+        self.inputs = inputs
+        self.fill = mean_row(inputs.take(np.arange(overlap)), levels)
+        self.evidence = evidence
+        self.learning = learning
+        self.optimiser = torch.optim.AdamW(
+            self.network.parameters(),
+            lr=learning.learning_rate,
+            weight_decay=learning.weight_decay,
+            fused=True,
+        )
+        self._batches: list[Numbers] = []
+        self._with_fill = False
+        self._pending: Tensor | None = None
+
+    def plan(self, rate: float, batches: Sequence[Numbers], with_fill: bool) -> None:
+        """Begin a pass over these rows of its own, at this rate."""
+        self.network.train()
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self._batches, self._with_fill = drop_empty(batches, with_fill)[::-1], with_fill
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there are batches left in this pass."""
+        return bool(self._batches)
+
+    def outputs(self) -> Floats:
+        """What the party says of the next batch, and of its mean row last if that was planned."""
+        self._pending = self._forward(self._batches.pop(), self._with_fill)
+        return np.asarray(self._pending.detach().cpu().numpy())
+
+    def learn(self, gradient: Floats) -> None:
+        """Take the step that the gradient of the last outputs asks for."""
+        if self._pending is None:
+            raise RuntimeError("learn without outputs")
+        self.optimiser.zero_grad(set_to_none=True)
+        given = torch.as_tensor(np.array(gradient), device=self._pending.device)
+        torch.autograd.backward([self._pending], [given])
+        self._pending = None
+        self.optimiser.step()
+
+    def answer(self, rows: Numbers, with_fill: bool = False) -> Floats:
+        """Outputs without learning."""
+        self.network.eval()
+        parts = [
+            self._forward(part, False).cpu().numpy()
+            for part in np.array_split(rows, -(-len(rows) // _ANSWER_ROWS) or 1)
+        ]
+        if with_fill:
+            parts.append(self._forward(rows[:0], True).cpu().numpy())
+        return np.concatenate(parts)
+
+    def _forward(self, rows: Numbers, with_fill: bool) -> Tensor:
+        with torch.set_grad_enabled(self.network.training):
+            parts = [self.network(self.inputs.take(rows))]
+            if with_fill:
+                parts.append(self.network(self.fill))
+            made: Tensor = torch.cat(parts) if with_fill else parts[0]
+            return made if self.evidence is None else evidence_of(made, self.evidence)
+
+    # ---- what is kept -------------------------------------------------------------------------
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Weights and the state of the optimiser, for a checkpoint."""
+        arrays = {f"weight {name}": _numpy(t) for name, t in self.network.state_dict().items()}
+        for number, state in self.optimiser.state_dict()["state"].items():
+            arrays |= {f"optimiser {number} {name}": _numpy(t) for name, t in state.items()}
+        return arrays
+
+    def load_arrays(self, arrays: Mapping[str, Array]) -> None:
+        weights = {
+            n.removeprefix("weight "): t for n, t in arrays.items() if n.startswith("weight ")
+        }
+        load_weights(self.network, weights)
+        content = self.optimiser.state_dict()
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, values in arrays.items():
+            if name.startswith("optimiser "):
+                _, number, what = name.split(" ", 2)
+                state.setdefault(int(number), {})[what] = torch.as_tensor(np.array(values))
+        content["state"] = state
+        self.optimiser.load_state_dict(content)
+
+
+def weights_of(network: nn.Module) -> dict[str, Any]:
+    """All weights as JSON values."""
+    kept = {}
+    for name, tensor in network.state_dict().items():
+        values = _numpy(tensor)
+        data = base64.b64encode(values.tobytes()).decode()
+        kept[name] = {"dtype": values.dtype.str, "shape": list(values.shape), "data": data}
+    return kept
+
+
+def restore_weights(network: nn.Module, kept: Mapping[str, Any]) -> None:
+    """Undo `weights_of`."""
+    try:
+        arrays = {
+            name: np.frombuffer(base64.b64decode(one["data"]), one["dtype"]).reshape(one["shape"])
+            for name, one in kept.items()
+        }
+    except (KeyError, TypeError, ValueError):
+        raise StoreError("This share of RISA is damaged: its weights cannot be read.") from None
+    load_weights(network, arrays)
+
+
+def load_weights(network: nn.Module, arrays: Mapping[str, Array]) -> None:
+    tensors = {name: torch.as_tensor(np.array(values)) for name, values in arrays.items()}
+    try:
+        network.load_state_dict(tensors)
+    except RuntimeError:
+        raise StoreError("The kept weights belong to a network of another shape.") from None
+
+
+def _numpy(tensor: Tensor) -> Array:
+    return np.asarray(tensor.detach().cpu().numpy())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -14,80 +15,47 @@ import pandas as pd
 from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.data.aggregates import histogram
-from vfsl.data.checks import check_choice, check_count, check_share
-from vfsl.errors import ConfigError
-from vfsl.evidence.deep import need_torch
-from vfsl.evidence.encoders import CNN, recipe_for
-from vfsl.evidence.opinion import EVIDENCE_FORMS, Opinion, probability
-from vfsl.evidence.rows import UNKNOWN, WholePart, codes_in, whole_parts
+from vfsl.data.checks import check_choice
+from vfsl.errors import ConfigError, DataError
+from vfsl.estimators.base import NOTHING_KEPT, Answer, Ask, Estimator
+from vfsl.evidence.encoders import CNN, MLP, Recipe, load_recipe, recipe_for, save_recipe
+from vfsl.evidence.opinion import EvidenceForm, Opinion, probability
+from vfsl.evidence.rows import UNKNOWN, check_overlap, encode_labels
 from vfsl.evidence.switches import Switches, switches_of
 from vfsl.federation import Federation
 from vfsl.parallel import using_threads
-from vfsl.parts import ModelShare, Roles
+from vfsl.params import documented, param, settings_of
+from vfsl.parts import ModelShare, Part, Roles
+from vfsl.progress import OnEvent
+from vfsl.site import Site
+from vfsl.store import Checkpoints
 from vfsl.values import Array
 
 if TYPE_CHECKING:
-    from vfsl.evidence.course import Settings
+    from vfsl.evidence.course import Course
+    from vfsl.evidence.protocol import Side
 
 _ROWS = ("overlap", "all")
-_RECORDED = (
-    "variant",
-    "epochs",
-    "batch_size",
-    "learning_rate",
-    "weight_decay",
-    "evidence",
-    "tau_p",
-    "tau_0",
-    "every",
-    "self_steps",
-    "held_out",
-    "own_labels",
-)
 
 
+def need_torch(what: str) -> None:
+    """Refuse in one sentence where torch, which is an extra, is not installed."""
+    if find_spec("torch") is None:
+        raise ConfigError(
+            f"{what} needs PyTorch, which is not installed; install it with "
+            "pip install 'vfsl[deep]'."
+        )
+
+
+@documented
 @dataclass
-class RISA:
+class RISA(Estimator):
     """Reliable imputed-sample assisted vertical learning, by evidence.
 
     Each party maps its columns to evidence over the classes; the label holder fuses the parties'
     opinions. Rows that only one party has take part too: an absent party says nothing, or what it
     says of its mean row, and rows without a label may get one from a self-training model. Rows that
-    stay doubtful leave.
-
-    Parameters
-    ----------
-    variant : {"plus", "paper"}
-        Ours, or the paper to the letter.
-    switches : dict, optional
-        Changes to the variant's switches, such as ``{"self_train": False}``; see `Switches`.
-    encoder : "mlp", MLP, CNN, torch module, or dict of those by party
-        The network of a party. A module of your own gets standardised numbers and one-hot
-        categories, and returns one number for each class; its first weights are its own.
-    epochs, batch_size, learning_rate, weight_decay
-        AdamW with half a cosine.
-    evidence : {"exp", "softplus", "relu"}
-        How outputs become evidence.
-    tau_p : float
-        The least probability of a pseudo label.
-    tau_0 : float
-        The limit of the score by which rows leave, after the last epoch; it begins at 1.
-    every : int
-        Rows leave after every that many epochs.
-    self_steps : int
-        Steps of the self-training model.
-    held_out : float
-        The share of labelled overlap rows by which parties are judged, where they are.
-    own_labels : bool
-        Whether labels of the label holder's own rows are used.
-    device : str
-        A torch device.
-    checkpoints : dict of party to folder, optional
-        Where parties keep their unfinished training; fitting again goes on from there.
-    checkpoint_every : int
-        After how many epochs they do.
-    on_event : callable, optional
-        Hears a dict after each epoch, where the label holder runs in this process.
+    stay doubtful leave. Networks learn by AdamW.
 
     Attributes
     ----------
@@ -107,28 +75,101 @@ class RISA:
     >>> risa.predict_proba(fed), risa.uncertainty(fed)  # doctest: +SKIP
     """
 
-    variant: str = "plus"
-    switches: Mapping[str, Any] | None = None
-    encoder: Any = "mlp"
-    epochs: int = 30
-    batch_size: int = 128
-    learning_rate: float = 2e-3
-    weight_decay: float = 1e-4
-    evidence: str = "exp"
-    tau_p: float = 0.9
-    tau_0: float = 0.3
-    every: int = 2
-    self_steps: int = 300
-    held_out: float = 0.15
-    own_labels: bool = True
-    device: str = "cpu"
-    checkpoints: Mapping[str, Path | str] | None = None
-    checkpoint_every: int = 5
-    on_event: Callable[[dict[str, Any]], None] | None = None
+    name = "risa"
+    predicts = "classes"
+    scores_are = "probability"
+    keeps_checkpoints = True
+    needs_key_holder = False
+    scores_need_key_holder = False
+    uses_all_rows = True
+    discloses_labels = True
+    needs_torch = True
+
+    variant: Literal["plus", "paper"] = param("plus", "Our variant, or the paper to the letter.")
+    switches: Mapping[str, Any] | None = param(
+        None, "Changes to the variant's switches, such as {'self_train': False}; see Switches."
+    )
+    encoder: Any = param(
+        "mlp",
+        "The network of a party: 'mlp', an MLP, a CNN or a torch module, or a dict of those by "
+        "party. A module of your own gets standardised numbers and one-hot categories, and returns "
+        "one number for each class; its first weights are its own.",
+        option=False,
+    )
+    epochs: int = param(30, "How often training goes over all rows.", ge=1)
+    batch_size: int = param(128, "Rows per batch.", ge=1)
+    learning_rate: float = param(
+        2e-3, "The rate at which networks begin to learn; it falls along half a cosine.", gt=0, le=1
+    )
+    weight_decay: float = param(1e-4, "The weight decay of AdamW.", ge=0)
+    evidence: EvidenceForm = param("exp", "How outputs of networks become evidence.")
+    tau_p: float = param(0.9, "The lowest probability of a pseudo label.", ge=0, le=1)
+    tau_0: float = param(
+        0.3,
+        "Rows leave whose score is above a limit, which falls from 1 to this value.",
+        gt=0,
+        le=1,
+    )
+    every: int = param(2, "Number of epochs from one removal of rows to the next.", ge=1)
+    self_steps: int = param(300, "Number of steps of the self-training model.", ge=1)
+    held_out: float = param(
+        0.15,
+        "The fraction of labelled overlap rows that the variant 'plus' keeps from training to "
+        "judge the parties.",
+        ge=0,
+        le=1,
+    )
+    own_labels: bool = param(
+        True, "Whether labels of rows that only the label holder has are used."
+    )
+    hidden: tuple[int, ...] = param(MLP.hidden, "Widths of the layers of an 'mlp'.", ge=1)
+    embedding: int = param(
+        MLP.embedding, "How many numbers stand for one category in an 'mlp'.", ge=1
+    )
+    device: str = param("cpu", "The torch device on which networks compute.")
+    checkpoint_every: int = param(
+        5, "Number of epochs from one checkpoint to the next.", ge=1, option=False
+    )
+
+    # ---- what it says of itself ---------------------------------------------------------------
+
+    def asks(self) -> tuple[Ask, ...]:
+        return ("disclosure", "training labels"), ("disclosure", "evidence")
+
+    def numbers_per_row(self) -> int:
+        return 2  # evidence for each class, of rows that are predicted only
+
+    def check(self) -> None:
+        """Refuse parameters that cannot be used."""
+        super().check()
+        switches_of(self.variant, self.switches)
+        if not self.hidden:
+            raise ConfigError("The hidden parameter of RISA must name at least one layer.")
+
+    def saved_settings(self, parties: Sequence[str]) -> dict[str, Any]:
+        """The parameters that make the same model again; where it runs is not one of them."""
+        settings = settings_of(self)
+        del settings["device"]
+        settings["encoder"] = {p: save_recipe(self._recipe(p), p) for p in parties}
+        return settings
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """The model whose `saved_settings` these are."""
+        recipes = {party: load_recipe(content) for party, content in settings["encoder"].items()}
+        return cls(**{**settings, "encoder": recipes})
 
     # ---- what users call ----------------------------------------------------------------------
 
-    def fit(self, fed: Federation, label: tuple[str, str]) -> Self:
+    def fit(
+        self,
+        fed: Federation,
+        label: tuple[str, str],
+        weights: Array | None = None,
+        *,
+        state: Mapping[str, Path | str] | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Self:
         """Train on all rows of an aligned federation.
 
         Parameters
@@ -136,43 +177,53 @@ class RISA:
         fed : Federation
         label : (party, column)
             Cells without a value are unknown labels.
+        weights : None
+            RISA weighs rows by itself.
+        state : mapping of party to folder, optional
+            Where parties keep their unfinished training; fitting again goes on from there.
+        on_event : callable, optional
+            Hears of each epoch.
         """
         need_torch("RISA")
-        self._check()
-        roles = fed.roles(label[0], "linear")
-        parts = whole_parts(fed, label)
-        check_labels(fed.tables, parts, target=label)
-        for party in parts:
-            recipe_for(self.encoder, party)
-        jobs = {
-            party: partial(
-                self.train,
-                part=parts[party],
-                roles=roles,
-                rng=fed.private_rng(party, "RISA"),
-                threads=_thread_share(len(parts)),
-            )
-            for party in roles.data_holders
-        }
-        shares, report = fed.run("train risa", jobs, self._settings(label))
-        self.shares_: dict[str, ModelShare] = shares
+        import torch
+
+        self.check()
+        parties = fed.roles(label[0]).data_holders
+        check_labels(fed.tables, parties, target=label)
+        for party in parties:
+            self._recipe(party)
+        # All parties compute on this machine: if each used all cores, they would be in the way.
+        threads = max(1, torch.get_num_threads() // len(parties))
+        play = partial(replace(self).learn, label=label, weighted=weights is not None)
+        keeping = fed.keeping(state, on_event)
+        self.shares_ = keeping.play(partial(play, threads=threads), parties=parties)
         self.label_ = label
-        held = self.shares_[label[0]]
-        metrics: dict[str, Any] = {"pseudo labels": self.n_pseudo_, "left": len(held.state["left"])}
-        metrics |= {f"trust in {party}": level for party, level in self.trust_.items()}
-        details = {
-            "doubts": held.state["doubts"],
-            "own rows": held.state["own rows"],
-            "trust": self.trust_,
-        }
-        report(
-            metrics=metrics,
-            rounds=held.rounds,
-            stop_reason=held.stop_reason,
-            notes=held.notes,
-            details=details,
-        )
         return self
+
+    def decision_function(
+        self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
+    ) -> Array:
+        """The fused opinion of each row: belief in each class and, last, the uncertainty.
+
+        The parameters are those of `predict_proba`.
+        """
+        self.check_fitted()
+        check_choice("RISA", "rows", rows, _ROWS)
+        roles = fed.roles(self.label_[0])
+        for party in offline:
+            if party not in roles.feature_holders:
+                raise ConfigError(
+                    "The offline parameter of RISA must name parties without the label, "
+                    f"{', '.join(roles.feature_holders)}. Got {party!r} instead."
+                )
+        parties = [party for party in roles.data_holders if party not in offline]
+        model = replace(self)  # without the shares: each party is given its own
+        opinions = fed.play(
+            partial(model.answer, label=self.label_, rows=rows, offline=tuple(offline)),
+            own={party: {"share": self.shares_[party]} for party in parties},
+            parties=parties,
+        )
+        return np.asarray(opinions[self.label_[0]])
 
     def predict_proba(
         self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
@@ -185,218 +236,248 @@ class RISA:
             That of training or another one with the same columns, aligned.
         rows : {"overlap", "all"}
             Overlap rows in the common order; or every row of the label holder that was in the
-            alignment, in the order of its table, the other parties being absent for its own rows.
+            alignment, in the order of its table. For rows that it has alone the others are absent.
         offline : sequence of str
             Parties that do not take part: absent for every row.
         """
-        return self._answers(fed, rows, offline)[0]
+        opinions = self.decision_function(fed, rows=rows, offline=offline)
+        return self.to_probabilities(self.held_share, opinions)
 
     def predict(
         self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> Array:
         """The most probable class of each row."""
-        chances = self.predict_proba(fed, rows=rows, offline=offline)
-        return np.asarray(self.classes_[chances.argmax(axis=1)])
+        opinions = self.decision_function(fed, rows=rows, offline=offline)
+        return self.to_predictions(self.held_share, opinions)
 
     def uncertainty(
         self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> Array:
         """The uncertainty of the fused opinion of each row: ignorance and conflict."""
-        return self._answers(fed, rows, offline)[1]
+        return self.decision_function(fed, rows=rows, offline=offline)[:, -1]
 
     def score(
         self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
     ) -> float:
-        """The share of rows with a known label that are predicted right."""
+        """Accuracy on the rows whose label is known."""
         guessed = self.predict_proba(fed, rows=rows, offline=offline).argmax(axis=1)
         party = self.label_[0]
-        part = whole_parts(fed, self.label_)[party]
-        target = np.concatenate([np.asarray(part.target), np.asarray(part.own_target)])
-        order = _answered(part, rows)
-        codes = codes_in(party, target[order], self.classes_.tolist())
+        part = fed.parts(self.label_)[party]
+        target = np.concatenate([np.asarray(part.target), np.asarray(part.rest_target)])
+        codes = encode_labels(party, target[_places(part, rows)], self.classes_.tolist())
         known = codes != UNKNOWN
         if not known.any():
             raise ConfigError("There is no row with a known label to score.")
         return float((guessed == codes)[known].mean())
 
     @property
-    def classes_(self) -> Array:
-        return np.asarray(self._held().state["classes"])
-
-    @property
     def trust_(self) -> dict[str, float]:
-        return dict(self._held().state["trust"])
+        return dict(self.held_share.state["trust"])
 
     @property
     def n_pseudo_(self) -> int:
-        return int(self._held().state["pseudo labels"])
+        return int(self.held_share.state["pseudo labels"])
 
     @property
     def removed_(self) -> pd.DataFrame:
         columns = ["row", "of", "epoch", "score", "limit", "label"]
-        return pd.DataFrame(self._held().state["left"], columns=columns)
+        return pd.DataFrame(self.held_share.state["left"], columns=columns)
 
-    # ---- what every party runs ----------------------------------------------------------------
+    # ---- what every party plays ---------------------------------------------------------------
+
+    def learn(
+        self,
+        site: Site,
+        channel: Channel,
+        label: tuple[str, str],
+        *,
+        weights: Array | None = None,
+        weighted: bool = False,
+        threads: int = 1,
+    ) -> ModelShare | None:
+        """One party's whole side of training, on that many threads of PyTorch.
+
+        None at a party that has no part in it. There are no row weights.
+        """
+        if weighted:
+            raise ConfigError("RISA takes no row weights: it weighs rows by itself.")
+        part = site.part(label)
+        if part is None:
+            return None
+        need_torch("RISA")
+        step = f"train {self.name}"
+        with site.records(step, channel, self._settings(label)) as outcome, using_threads(threads):
+            share = self.train(
+                channel,
+                part,
+                roles=site.roles(label[0]),
+                rng=site.private_rng("RISA"),
+                kept=site.checkpoints(self.name),
+                tell=lambda epoch: site.tell(step, f"epoch {epoch}", epoch, self.epochs),
+            )
+            if share is not None and site.me == label[0]:
+                state, trust = share.state, share.state["trust"].items()
+                outcome.rounds, outcome.stop_reason = share.rounds, share.stop_reason
+                outcome.notes = share.notes
+                outcome.metrics = {
+                    "pseudo labels": state["pseudo labels"],
+                    "left": len(state["left"]),
+                    **{f"trust in {party}": level for party, level in trust},
+                }
+                outcome.details = {name: state[name] for name in ("doubts", "own rows", "trust")}
+        return share
 
     def train(
         self,
         channel: Channel,
-        part: WholePart,
+        part: Part | None,
         *,
         roles: Roles,
-        rng: np.random.Generator,
-        threads: int = 1,
-    ) -> ModelShare:
-        """One party's side of training, on that many threads of PyTorch."""
-        need_torch("RISA")
-        from vfsl.evidence import roles as sides
+        rng: np.random.Generator | None = None,
+        kept: Checkpoints = NOTHING_KEPT,
+        tell: Callable[[int], None] | None = None,
+    ) -> ModelShare | None:
+        """One party's side of training; ``tell`` hears at the label holder of each epoch."""
+        if part is None:
+            return None
+        from vfsl.evidence import protocol
 
-        side = sides.Side(
-            part,
-            recipe_for(self.encoder, channel.me),
-            self._course(roles.label_holder),
-            rng,
-            self.own_labels,
-            (self.checkpoints or {}).get(channel.me),
-            self.checkpoint_every,
-        )
-        with using_threads(threads):
-            if channel.me == roles.label_holder:
-                return sides.train_label_holder(channel, side, roles, self.on_event)
-            return sides.train_feature_holder(channel, side, roles)
+        check_overlap(roles.data_holders, len(part.rows))
+        if not part.table.features:
+            raise DataError(f"Party {channel.me!r} has no columns to learn from.")
+        side = self._side(channel, part, roles)
+        rng = np.random.default_rng() if rng is None else rng
+        facts = (settings_of(self), asdict(side.course.switches), repr(side.recipe))
+        epochs = kept.within("epochs", *facts, rng.bit_generator.state)
+        if channel.me != roles.label_holder:
+            share = protocol.follow_training(side, roles, rng, epochs)
+        else:
+            share = protocol.lead_training(side, roles, rng, epochs, self.own_labels, tell)
+        kept.clear()
+        return share
+
+    def answer(
+        self,
+        site: Site,
+        channel: Channel,
+        label: tuple[str, str],
+        *,
+        share: ModelShare | None = None,
+        places: Array | None = None,
+        rows: str = "overlap",
+        offline: Sequence[str] = (),
+    ) -> Array | None:
+        """One party's whole side of a prediction: the opinions at the label holder.
+
+        ``rows`` and ``offline`` are those of `predict_proba`; ``places`` do not matter, since no
+        opinions of training rows are kept.
+        """
+        part = site.part(label)
+        if part is None or site.me in offline:
+            return None
+        absent = self._switches(label[0]).absent
+        settings = {"model": self.name, "rows": rows, "offline": list(offline), "absent": absent}
+        with site.records(f"predict {self.name}", channel, settings) as outcome:
+            roles = site.roles(label[0])
+            opinions = self.score_rows(
+                channel, part, share, roles=roles, rows=rows, offline=offline
+            )
+            if opinions is not None:
+                doubt = histogram(opinions[:, -1])
+                outcome.details = {"rows": len(opinions), "uncertainty": doubt}
+        return opinions
 
     def score_rows(
         self,
         channel: Channel,
-        part: WholePart,
-        share: ModelShare,
+        part: Part | None,
+        share: ModelShare | None,
         *,
         roles: Roles,
+        rows: str = "overlap",
         offline: Sequence[str] = (),
     ) -> Array | None:
-        """One party's side of prediction: beliefs and uncertainty, only at the label holder."""
-        need_torch("RISA")
-        from vfsl.evidence import roles as sides
-
-        settings = self._course(roles.label_holder)
-        recipe = recipe_for(self.encoder, channel.me)
-        member = sides.restored(part, recipe, settings, share)
-        if channel.me != roles.label_holder:
-            sides.answer_opinions(channel, member, roles)
+        """One party's side of scoring; the opinions of rows at the label holder, None elsewhere."""
+        if part is None or share is None:
             return None
-        asked = [party for party in roles.feature_holders if party not in offline]
-        counts = (len(part.rows), len(part.own))
-        return sides.ask_opinions(channel, member, counts, share, settings, asked)
+        need_torch("RISA")
+        from vfsl.evidence import protocol
+
+        side = self._side(channel, part, roles)
+        if channel.me != roles.label_holder:
+            protocol.say_opinions(side, share, roles)
+            return None
+        return protocol.fuse_opinions(side, share, offline)[_places(part, rows)]
+
+    def answer_all(
+        self,
+        site: Site,
+        channel: Channel,
+        label: tuple[str, str],
+        *,
+        share: ModelShare | None = None,
+        places: Array | None = None,
+    ) -> Answer | None:
+        """Of all rows of the label holder: it knows what to do without the others."""
+        opinions = self.answer(site, channel, label, share=share, rows="all")
+        if opinions is None or share is None:
+            return None
+        mine = site.rows()
+        rows = np.sort(np.concatenate([mine.overlap, mine.rest]))
+        more = {"uncertainty": opinions[:, -1], "aligned": np.isin(rows, mine.overlap)}
+        classes = np.asarray(share.state["classes"])
+        return Answer(rows, self.to_probabilities(share, opinions), classes, more)
+
+    # ---- how opinions become predictions, at the label holder ---------------------------------
+
+    def to_probabilities(self, share: ModelShare, scores: Array) -> Array:
+        """Class probabilities of opinions; without opinions they are probabilities already."""
+        opinion = Opinion(scores[:, :-1], scores[:, -1])
+        evidential = self._switches(share.party).evidential
+        return np.asarray(probability(opinion) if evidential else opinion.belief)
+
+    def to_predictions(self, share: ModelShare, scores: Array) -> Array:
+        """The most probable classes."""
+        classes = np.asarray(share.state["classes"])
+        return np.asarray(classes[self.to_probabilities(share, scores).argmax(axis=1)])
 
     # ---- internals ----------------------------------------------------------------------------
 
-    def _answers(self, fed: Federation, rows: str, offline: Sequence[str]) -> tuple[Array, Array]:
-        """Probabilities and uncertainties of the rows asked for."""
-        need_torch("RISA")
-        self._held()
-        check_choice("RISA", "rows", rows, _ROWS)
-        roles = fed.roles(self.label_[0], "linear")
-        for party in offline:
-            if party not in roles.feature_holders:
-                raise ConfigError(
-                    "The offline parameter of RISA must name parties without the label, "
-                    f"{', '.join(roles.feature_holders)}. Got {party!r} instead."
-                )
-        parts = whole_parts(fed, self.label_)
-        jobs = {
-            party: partial(
-                self.score_rows,
-                part=parts[party],
-                share=self.shares_[party],
-                roles=roles,
-                offline=tuple(offline),
-            )
-            for party in roles.data_holders
-            if party not in offline
-        }
-        switches = self._switched(self.label_[0])
-        settings = {
-            "model": "risa",
-            "rows": rows,
-            "offline": list(offline),
-            "absent": switches.absent,
-        }
-        answers, report = fed.run("predict risa", jobs, settings)
-        masses = answers[self.label_[0]][_answered(parts[self.label_[0]], rows)]
-        opinion = Opinion(masses[:, :-1], masses[:, -1])
-        report(details={"rows": len(masses), "uncertainty": histogram(masses[:, -1])})
-        # Without opinions the masses are softmax probabilities already.
-        chances = probability(opinion) if switches.evidential else opinion.belief
-        return np.asarray(chances), np.asarray(opinion.uncertainty)
+    def _recipe(self, party: str) -> Recipe:
+        return recipe_for(self.encoder, party, MLP(tuple(self.hidden), self.embedding))
 
-    def _held(self) -> ModelShare:
-        if not hasattr(self, "shares_"):
-            raise ConfigError("RISA is not fitted yet: call fit first.")
-        return self.shares_[self.label_[0]]
+    def _switches(self, label_holder: str) -> Switches:
+        """The switches; plus has other ones for pictures, by the label holder's network."""
+        pictures = isinstance(self._recipe(label_holder), CNN)
+        return switches_of(self.variant, self.switches, pictures)
 
-    def _course(self, label_holder: str) -> Settings:
-        from vfsl.evidence.course import Settings
-        from vfsl.evidence.member import Learning
+    def _side(self, channel: Channel, part: Part, roles: Roles) -> Side:
+        from vfsl.evidence import protocol
+
+        channel = channel.within(self.name, protocol.DISCLOSURES)
+        course = self._course(roles.label_holder)
+        return protocol.Side(channel, part, self._recipe(channel.me), course)
+
+    def _course(self, label_holder: str) -> Course:
+        from vfsl.evidence.course import Course
+        from vfsl.evidence.networks import Learning
 
         learning = Learning(
             self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.device
         )
-        return Settings(
-            self._switched(label_holder),
-            learning,
-            self.evidence,
-            self.tau_p,
-            self.tau_0,
-            self.every,
-            self.self_steps,
-            self.held_out,
-        )
-
-    def _switched(self, label_holder: str) -> Switches:
-        """The switches; plus has other ones for pictures, by the label holder's network."""
-        recipe = recipe_for(self.encoder, label_holder)
-        return switches_of(self.variant, self.switches, isinstance(recipe, CNN))
+        return Course(self, self._switches(label_holder), learning)
 
     def _settings(self, label: tuple[str, str]) -> dict[str, Any]:
         """For the run record."""
-        chosen = {name: getattr(self, name) for name in _RECORDED}
-        switches = asdict(self._switched(label[0]))
-        return {"model": "risa", "label": list(label), **chosen, "switches": switches}
-
-    def _check(self) -> None:
-        switches_of(self.variant, self.switches)
-        check_choice("RISA", "evidence", self.evidence, EVIDENCE_FORMS)
-        for name in ("epochs", "batch_size", "every", "self_steps", "checkpoint_every"):
-            check_count("RISA", name, getattr(self, name), 1)
-        for name in ("tau_p", "tau_0", "held_out"):
-            check_share("RISA", name, getattr(self, name))
-        if not self.tau_0 > 0:
-            raise ConfigError(
-                f"The tau_0 parameter of RISA must be above 0. Got {self.tau_0!r} instead."
-            )
-        if not self.learning_rate > 0:
-            raise ConfigError(
-                f"The learning_rate parameter of RISA must be above 0. "
-                f"Got {self.learning_rate!r} instead."
-            )
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A listener may not pickle, and another process could not reach it anyway.
-        return {**self.__dict__, "on_event": None}
+        chosen = settings_of(self)
+        for name in ("hidden", "embedding", "device"):
+            del chosen[name]
+        switches = asdict(self._switches(label[0]))
+        return {"model": self.name, "label": list(label), **chosen, "switches": switches}
 
 
-def _answered(part: WholePart, rows: str) -> Array:
-    """The places of the rows asked for, in the order asked for, among overlap and own rows."""
+def _places(part: Part, rows: str) -> Array:
+    """The places of the rows asked for, in the order asked for, among overlap and other rows."""
     if rows == "overlap":
         return np.arange(len(part.rows))
     return np.argsort(part.all_rows, kind="stable")
-
-
-def _thread_share(parties: int) -> int:
-    """Threads of PyTorch for each of the parties, which all compute on this machine.
-
-    Parties that use all cores at once crowd each other out.
-    """
-    import torch
-
-    return max(1, torch.get_num_threads() // parties)

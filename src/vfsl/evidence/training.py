@@ -1,104 +1,118 @@
 """The label holder's passes over the data: outputs of all parties in, their gradients out.
 
-The label holder sees of each party only what `Peer` gives, whether the party is another
-organisation (protocol.Remote), or in this process (Local).
+The label holder asks the same of each party, whether it is in this process (`Member`) or another
+organisation (`Remote`): it plans a pass, then takes outputs and gives their gradients by turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vfsl.evidence.member import Floats, Learning, Member
-from vfsl.evidence.opinion import Opinion, fuse, losses, opinion_of, probability
-from vfsl.evidence.removal import Leaving, Watch
-from vfsl.evidence.rows import Numbers, Universe, deal
+from vfsl.channel import Channel, expect_array
+from vfsl.evidence.networks import Floats, Member, drop_empty
+from vfsl.evidence.opinion import fuse, losses, opinion_of, probability
+from vfsl.evidence.rows import Flags, Numbers, Universe, deal
+from vfsl.lead import Leader
 from vfsl.values import Array
 
-Present = npt.NDArray[np.bool_]
+
+def receive_floats(channel: Channel, sender: str, name: str, shape: tuple[int, ...]) -> Floats:
+    """The next message of that name, which must be numbers of that shape."""
+    said = channel.receive(sender, name)
+    return expect_array(said, sender=sender, name=name, holds="float", shape=shape)
 
 
-class Peer(Protocol):
-    """What training needs of a party's network."""
+class Remote:
+    """A party's network elsewhere; it says "scores" or "evidence" where it was last ordered to."""
 
-    def plan(self, rate: float, batches: Sequence[Numbers], with_fill: bool) -> None:
-        """Announce one pass: the party's own row numbers of each batch."""
-
-    def outputs(self) -> Floats:
-        """The party's outputs for the next batch that it takes part in."""
-        ...
-
-    def learn(self, gradient: Floats) -> None:
-        """One step by the gradient of the last outputs."""
-
-    def answer(self, rows: Numbers, with_fill: bool) -> Floats:
-        """Outputs without learning."""
-        ...
-
-
-class Local:
-    """A party's network in this process."""
-
-    def __init__(self, member: Member) -> None:
-        self.member = member
-        self._work: list[Numbers] = []
-        self._with_fill = False
+    def __init__(self, party: str, says: str, classes: int) -> None:
+        self._party, self._says, self._classes = party, says, classes
+        self.here: Channel
+        self._sizes: list[int] = []
 
     def plan(self, rate: float, batches: Sequence[Numbers], with_fill: bool) -> None:
-        self.member.begin(rate)
-        self._work = taking_part(batches, with_fill)[::-1]
-        self._with_fill = with_fill
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether there are batches left in this pass."""
-        return bool(self._work)
+        work = drop_empty(batches, with_fill)
+        self._sizes = [len(rows) + with_fill for rows in work][::-1]
+        self._send_rows(work)
 
     def outputs(self) -> Floats:
-        return self.member.outputs(self._work.pop(), self._with_fill)
+        shape = (self._sizes.pop(), self._classes)
+        return receive_floats(self.here, self._party, self._says, shape)
 
     def learn(self, gradient: Floats) -> None:
-        self.member.learn(gradient)
+        what = f"gradient of {self._says}"
+        self.here.release(self._party, what, gradient.size, about="label")
+        self.here.send(self._party, what, gradient)
 
     def answer(self, rows: Numbers, with_fill: bool) -> Floats:
-        return self.member.answer(rows, with_fill)
+        self._send_rows([rows])
+        shape = (len(rows) + with_fill, self._classes)
+        return receive_floats(self.here, self._party, self._says, shape)
+
+    def _send_rows(self, batches: Sequence[Numbers]) -> None:
+        rows = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
+        ends = np.cumsum([len(batch) for batch in batches], dtype=np.int64)
+        self.here.send(self._party, "rows", {"rows": rows, "ends": ends})
 
 
-def taking_part(batches: Sequence[Numbers], with_fill: bool) -> list[Numbers]:
-    """The batches in which a party says anything at all."""
-    return [rows for rows in batches if with_fill or len(rows)]
+Peer = Member | Remote
+
+
+@dataclass(frozen=True)
+class Team:
+    """All parties' networks of one stage."""
+
+    universe: Universe
+    peers: Mapping[str, Peer]  # in the order of the universe's parties
+    leader: Leader | None = None  # of the parties elsewhere; None: all are in this process
+    stage: str = ""
+
+    def order(self, do: str, **facts: Any) -> None:
+        """Tell parties elsewhere what comes next, before any peer is asked to do it."""
+        if self.leader is None:
+            return
+        here = self.leader.order(do, stage=self.stage, **facts)
+        for peer in self.peers.values():
+            if isinstance(peer, Remote):
+                peer.here = here
+
+    def answer(self, rows: Numbers, with_fill: bool) -> list[Floats]:
+        """What every party says of these rows; where it is absent, that of its mean row, or 0."""
+        outputs = []
+        self.order("answer", fill=with_fill)
+        for party, peer in self.peers.items():
+            local = self.universe.local(party, rows)
+            here = local >= 0
+            said = peer.answer(local[here], with_fill)
+            full = np.zeros((len(rows), said.shape[1]), dtype=np.float32)
+            full[here] = said[: int(here.sum())]
+            if with_fill:
+                full[~here] = said[-1]
+            outputs.append(full)
+        return outputs
+
+
+# ---- one pass ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What the networks are trained for.
+    """What the networks are trained for."""
 
-    Attributes
-    ----------
-    evidential : bool
-        Outputs are evidence, fused as opinions; otherwise scores, added up under a softmax.
-    classes : int
-    fills : bool
-        An absent party says what it says of its mean row; otherwise nothing.
-    fusion : str
-    party_loss : float
-        Weight of each party's own loss on the rows that it has.
-    """
-
-    evidential: bool
+    evidential: bool  # outputs are evidence, fused as opinions; else scores, added up
     classes: int
-    fills: bool
+    fills: bool  # an absent party says what it says of its mean row; else nothing
     fusion: str = "sequence"
-    party_loss: float = 0.0
+    party_loss: float = 0.0  # weight of each party's own loss on the rows that it has
 
-    def lengthen(self, output: Tensor, present: Present) -> Tensor:
+    def lengthen(self, output: Tensor, present: Flags) -> Tensor:
         """One output for each row of the batch; what was sent has present rows, then the mean row.
 
         No evidence at all is the vacuous opinion, and a score of 0 changes no sum.
@@ -112,9 +126,9 @@ class Objective:
         return output.index_select(0, torch.as_tensor(index))
 
     def losses(
-        self, outputs: Sequence[Tensor], present: Sequence[Present], labels: Tensor, weights: Tensor
+        self, outputs: Sequence[Tensor], present: Sequence[Flags], labels: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The weighted mean loss, and of each row the class probabilities and the uncertainty."""
+        """The weighted mean loss, and for each row the class probabilities and the uncertainty."""
         if self.evidential:
             opinions = [opinion_of(output) for output in outputs]
             fused = fuse(opinions, self.fusion)
@@ -128,12 +142,16 @@ class Objective:
             own = [_cross_entropy(output, labels) for output in outputs] if self.party_loss else []
         loss = (each * weights).mean()
         for losses_, here in zip(own, present, strict=False):
-            heard_rows = weights * torch.as_tensor(here, dtype=weights.dtype)
-            loss = loss + self.party_loss * (losses_ * heard_rows).mean()
+            present_weights = weights * torch.as_tensor(here, dtype=weights.dtype)
+            loss = loss + self.party_loss * (losses_ * present_weights).mean()
         return loss, chances, doubt
 
 
-class Step(NamedTuple):
+def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(scores, labels, reduction="none")
+
+
+class BatchResult(NamedTuple):
     """What one batch came to."""
 
     loss: float
@@ -141,17 +159,13 @@ class Step(NamedTuple):
     uncertainty: Array
 
 
-def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
-    return functional.cross_entropy(scores, labels, reduction="none")
-
-
 def train_batch(
     peers: Sequence[Peer],
-    present: Sequence[Present],
+    present: Sequence[Flags],
     labels: Numbers,
     weights: Array,
     objective: Objective,
-) -> Step:
+) -> BatchResult:
     """One step of all parties; the others' outputs are waited for last, and answered first."""
     taking = [objective.fills or bool(here.any()) for here in present]
     sent = [peer.outputs() if takes else None for peer, takes in zip(peers, taking, strict=True)]
@@ -170,7 +184,7 @@ def train_batch(
             gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
             peer.learn(gradient.numpy())
     disputed = dispute(chances.numpy(), labels)
-    return Step(float(loss.detach()), disputed, uncertainty.numpy())
+    return BatchResult(float(loss.detach()), disputed, uncertainty.numpy())
 
 
 def dispute(chances: Array, labels: Numbers) -> Array:
@@ -186,72 +200,36 @@ def _leaf(sent: Floats) -> Tensor:
     return torch.tensor(np.array(sent), requires_grad=True)
 
 
-@dataclass(frozen=True)
-class Pass:
-    """One pass over the training rows."""
-
-    epoch: int
-    rows: int
-    loss: float
-    uncertainty: float
-    leaving: Leaving | None
-
-
 def train_pass(
-    peers: Mapping[str, Peer],
-    universe: Universe,
-    watch: Watch,
+    team: Team,
+    rows: Numbers,
     labels: Numbers,
     weights: Array,
     objective: Objective,
-    learning: Learning,
-    epoch: int,
+    *,
+    rate: float,
+    batch_size: int,
     rng: np.random.Generator,
-    score: str = "uncertainty",
-    repeats: int = 1,
-) -> Pass:
-    """Train on all rows that are still there, overlap rows some times; epochs count from 1."""
-    rows = repeated(watch.rows, universe.overlap, repeats)
-    batches = deal(rows, learning.batch_size, rng)
-    locals_ = {p: [universe.local(p, batch) for batch in batches] for p in universe.parties}
-    for party, peer in reversed(list(peers.items())):
-        own = [numbers[numbers >= 0] for numbers in locals_[party]]
-        peer.plan(learning.rate(epoch - 1), own, objective.fills)
-    ordered = [peers[party] for party in universe.parties]
+    see: Callable[[Numbers, BatchResult], None] | None = None,
+) -> tuple[float, float]:
+    """Train on these rows once; the mean loss and the mean uncertainty.
+
+    ``labels`` and ``weights`` are of all rows. ``see`` is given each batch and what it came to.
+    """
+    universe = team.universe
+    batches = deal(rows, batch_size, rng)
+    local = {p: [universe.local(p, batch) for batch in batches] for p in universe.parties}
+    team.order("train", rate=rate, fill=objective.fills)
+    for party, peer in reversed(list(team.peers.items())):
+        own = [numbers[numbers >= 0] for numbers in local[party]]
+        peer.plan(rate, own, objective.fills)
+    peers = list(team.peers.values())
     loss = uncertainty = 0.0
     for number, batch in enumerate(batches):
-        present = [locals_[party][number] >= 0 for party in universe.parties]
-        step = train_batch(ordered, present, labels[batch], weights[batch], objective)
-        watch.see(batch, step.uncertainty if score == "uncertainty" else step.disputed)
-        loss += step.loss * len(batch) / len(rows)
-        uncertainty += float(step.uncertainty.sum()) / len(rows)
-    return Pass(epoch, len(rows), loss, uncertainty, watch.end_epoch(epoch))
-
-
-def repeated(rows: Numbers, overlap: int, repeats: int) -> Numbers:
-    """The rows with those of the overlap repeated, but never until they outnumber the others."""
-    shared = rows[rows < overlap]
-    most = 1 + (len(rows) - len(shared)) // max(len(shared), 1)
-    return np.concatenate([np.repeat(shared, min(repeats, most)), rows[rows >= overlap]])
-
-
-def heard(
-    peers: Mapping[str, Peer], universe: Universe, rows: Numbers, fills: bool
-) -> tuple[list[Floats], list[Present]]:
-    """What every party says of these rows, lengthened, and who has which."""
-    outputs, present = [], []
-    for party in universe.parties:
-        local = universe.local(party, rows)
-        here = local >= 0
-        said = peers[party].answer(local[here], fills)
-        full = np.zeros((len(rows), said.shape[1]), dtype=np.float32)
-        full[here] = said[: int(here.sum())]
-        if fills:
-            full[~here] = said[-1]
-        outputs.append(full)
-        present.append(here)
-    return outputs, present
-
-
-def opinions_from(outputs: Sequence[Floats]) -> list[Opinion]:
-    return [opinion_of(np.asarray(output, dtype=np.float64)) for output in outputs]
+        present = [local[party][number] >= 0 for party in universe.parties]
+        done = train_batch(peers, present, labels[batch], weights[batch], objective)
+        if see is not None:
+            see(batch, done)
+        loss += done.loss * len(batch) / len(rows)
+        uncertainty += float(done.uncertainty.sum()) / len(rows)
+    return loss, uncertainty

@@ -15,8 +15,8 @@ import pandas as pd
 from vfsl.completion.missing import LEAST_OVERLAP
 from vfsl.data import Kind, PartyTable, check_labels, column_names, read_ids, read_table
 from vfsl.errors import ConfigError, DataError
-from vfsl.job.holdout import LEAST_ROWS
 from vfsl.job.mistakes import nearest
+from vfsl.rows import LEAST_HELD_OUT
 
 TEST_SHARE = 0.2
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -223,7 +223,7 @@ def _party(draft: Draft, party: str, folder: Path) -> str:
 def _steps(draft: Draft) -> list[str]:
     holders = draft.holders
     given, missing = _sides(draft)
-    tested = draft.label is not None and round(TEST_SHARE * draft.common(holders)) >= LEAST_ROWS
+    tested = draft.label is not None and round(TEST_SHARE * draft.common(holders)) >= LEAST_HELD_OUT
     parts = []
     if tested:
         parts.append(f"[test]\nshare = {TEST_SHARE}               # of the common rows, held out\n")

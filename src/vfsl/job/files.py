@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -16,12 +17,12 @@ import pandas as pd
 from vfsl.align import Limits, Normalise
 from vfsl.data import PartyTable, read_ids, read_table
 from vfsl.errors import ConfigError
+from vfsl.estimators import load_model
 from vfsl.federation import Federation
 from vfsl.job.drafting import in_options
-from vfsl.job.models import take_up_model, write_predictions
+from vfsl.job.play import predict_to_file, write_aligned
 from vfsl.job.run import check_free, run_job
 from vfsl.job.schema import check
-from vfsl.job.steps import write_aligned
 from vfsl.progress import OnEvent
 
 Ids = Mapping[str, str | list[str]]
@@ -106,7 +107,7 @@ def predict_files(
             f"{run} has {len(known)} saved models ({', '.join(known) or 'none'}); "
             "name one of them by --model."
         )
-    fitted = take_up_model(run, name)
+    fitted = load_model(run, name)
     holder, column = fitted.label_
     missing = [party for party in fitted.shares_ if party not in files]
     if missing:
@@ -118,7 +119,9 @@ def predict_files(
     fed = Federation(tables, scheme=scheme, seed=seed, on_event=on_event)
     with _finished_folder(out) as folder:
         fed.align(protocol=protocol)
-        write_predictions(fitted, fed, folder / "parties" / holder / "predictions.csv")
+        path = folder / "parties" / holder / "predictions.csv"
+        own = {party: {"share": share} for party, share in fitted.shares_.items()}
+        fed.play(partial(predict_to_file, model=fitted, label=fitted.label_, path=path), own=own)
         fed.record.save(folder)
         fed.report(folder / "report.html")
     return fed
@@ -183,7 +186,7 @@ def align_files(
             state=folders,
         )
         for party in plan.parties:
-            write_aligned(fed, party, folder)
+            write_aligned(fed.sites[party], folder / "parties" / party)
         fed.save_plan(folder / "parties")
         fed.record.save(folder)
         fed.report(folder / "report.html")

@@ -12,7 +12,7 @@ Location = tuple[int | str, ...]
 KnownFields = Callable[[Location], Sequence[str]]
 
 
-def sentence(error: ValidationError, known: KnownFields, tags: Sequence[str] = ()) -> str:
+def sentence(error: ValidationError, known: KnownFields, place: str = "") -> str:
     """The first mistake, in one sentence.
 
     Parameters
@@ -20,11 +20,11 @@ def sentence(error: ValidationError, known: KnownFields, tags: Sequence[str] = (
     error : ValidationError
     known : function
         From the place of an unknown field to the fields that are known there.
-    tags : sequence of str
-        Values of ``do`` by which steps are told apart; they are no part of a field's place.
+    place : str
+        Where the checked values stand, such as "steps[1]".
     """
     first = error.errors()[0]
-    where = place(first["loc"], tags)
+    where = name_place(first["loc"], place)
     kind, given = first["type"], first.get("input")
     if kind == "extra_forbidden":
         return (
@@ -32,12 +32,6 @@ def sentence(error: ValidationError, known: KnownFields, tags: Sequence[str] = (
         )
     if kind == "missing":
         return f"{where} is missing."
-    if kind == "union_tag_not_found":
-        return f"{where}.do is missing; it must be one of {', '.join(map(repr, tags))}."
-    if kind == "union_tag_invalid":
-        tag = first["ctx"]["tag"]
-        listed = ", ".join(map(repr, tags))
-        return f"{where}.do must be one of {listed}. Got {tag!r:.80} instead{nearest(tag, tags)}"
     if kind == "value_error":
         return _own_words(where, str(first["ctx"]["error"]))
     wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
@@ -58,13 +52,13 @@ def wrong(wanted: str, given: object, choices: Iterable[str] = ()) -> ValueError
     return ValueError(f"must be {wanted}. Got {given!r:.80} instead{nearest(given, choices)}")
 
 
-def place(location: Location, tags: Sequence[str] = ()) -> str:
+def name_place(location: Location, start: str = "") -> str:
     """A location as people write it: steps[1].model."""
-    text = ""
+    text = start
     for part in location:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part not in tags or not text.endswith("]"):
+        else:
             text += f".{part}" if text else part
     return text or "The job"
 

@@ -11,7 +11,8 @@ from typing import Any
 from vfsl.job.estimates import seconds
 from vfsl.job.rehearsal import rehearse
 from vfsl.job.run import read_tables
-from vfsl.job.schema import AnyStep, Job, TrainStep
+from vfsl.job.schema import Job
+from vfsl.job.steps import Step, TrainStep
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,11 @@ def preview(job: Job, folder: Path) -> Preview:
     ]
     notes = []
     rehearsed = job
-    if find_spec("torch") is None and _has_risa(job.steps):
-        notes.append("RISA needs PyTorch, which is not installed; its step is not looked at.")
-        kept = [step for step in job.steps if not _has_risa([step])]
+    lacking = {step.model for step in job.steps if isinstance(step, TrainStep) and _lacks(step)}
+    if lacking:
+        named = ", ".join(sorted(lacking))
+        notes.append(f"{named} needs PyTorch, which is not installed; its step is not looked at.")
+        kept = [step for step in job.steps if getattr(step, "model", None) not in lacking]
         rehearsed = job.model_copy(update={"steps": kept})
     found: dict[Revealed, None] = {}  # in order, each once
     for record in rehearse(rehearsed, tables):
@@ -90,10 +93,11 @@ def preview(job: Job, folder: Path) -> Preview:
     return Preview(sizes, steps, list(found), notes)
 
 
-def _settings(step: AnyStep) -> dict[str, Any]:
-    content = step.model_dump(exclude={"do"}, exclude_none=True)
-    return {name: value for name, value in content.items() if value != []}
+def _settings(step: Step) -> dict[str, Any]:
+    content = {name: getattr(step, name) for name in type(step).model_fields if name != "do"}
+    return {name: value for name, value in content.items() if value not in ([], (), None)}
 
 
-def _has_risa(steps: Sequence[AnyStep]) -> bool:
-    return any(isinstance(step, TrainStep) and step.model == "risa" for step in steps)
+def _lacks(step: TrainStep) -> bool:
+    """Whether a model needs PyTorch and it is not there."""
+    return step.estimator_type.needs_torch and find_spec("torch") is None

@@ -18,15 +18,8 @@ import pandas as pd
 
 from vfsl.data import Kind, PartyTable, write_table
 from vfsl.job.run import run_job
-from vfsl.job.schema import (
-    AnyStep,
-    CompleteStep,
-    EvaluateStep,
-    Job,
-    PartySection,
-    PuStep,
-    TrainStep,
-)
+from vfsl.job.schema import Job, PartySection
+from vfsl.job.steps import CompleteTerms, PuTerms, Step, TrainStep
 from vfsl.record import StepRecord
 from vfsl.values import Array
 
@@ -51,7 +44,7 @@ def made_up(
 ) -> dict[str, pd.DataFrame]:
     """For each party some rows with a column of each kind that it has, and its labels."""
     common = [f"c{place}" for place in range(_COMMON)]
-    listed = {step.positives for step in job.steps if isinstance(step, PuStep)}
+    listed = {step.positives for step in job.steps if isinstance(step, PuTerms)}
     shared = rng.normal(size=_COMMON)  # so that columns of one party predict those of another
     frames = {}
     for party, table in tables.items():
@@ -90,8 +83,8 @@ def _labels(job: Job, party: str) -> dict[str, bool]:
         found[section] = False
     for step in job.steps:
         if isinstance(step, TrainStep) and step.label[0] == party:
-            found[step.label[1]] = step.model == "linear" or step.task == "regression"
-        elif isinstance(step, CompleteStep) and step.given == party and step.label is not None:
+            found[step.label[1]] = step.estimator().predicts == "numbers"
+        elif isinstance(step, CompleteTerms) and step.given == party and step.label is not None:
             found.setdefault(step.label, False)
     return found
 
@@ -110,24 +103,25 @@ def _small_job(job: Job, tables: Mapping[str, PartyTable]) -> Job:
     return job.model_copy(update={"run": run, "parties": parties, "test": test, "steps": steps})
 
 
-def _small_step(step: AnyStep) -> AnyStep:
-    if isinstance(step, PuStep):
-        return step.model_copy(update={"rounds": 2, "outer": 1, "folds": 2})
-    if isinstance(step, CompleteStep):
-        # What is local sends nothing; every row is sure enough, so that some join in round 2.
-        change: dict[str, Any] = {"rounds": 2, "folds": 2, "alpha": 0.0, "methods": []}
-        change |= {"advice_trees": 1}
-        if step.low not in ("auto", "direct"):
-            change["low"] = "mean"
-        if step.remainder not in ("predict", "leave"):
-            change["remainder"] = "predict"
-        return step.model_copy(update=change)
-    if isinstance(step, EvaluateStep):
-        return step.model_copy(update={"bootstrap": 100})
-    if not isinstance(step, TrainStep):
-        return step
-    if step.model == "risa":
-        return step.model_copy(update={"epochs": 1, "self_steps": 1})
-    if step.model in ("linear", "logistic"):
-        return step.model_copy(update={"max_rounds": 2})
-    return step.model_copy(update={"n_estimators": 1, "validation": None, "patience": None})
+# As little work as shows every message; what is local sends nothing. Every row is sure enough, so
+# that some join in round 2 of a completion.
+_SMALL: dict[str, dict[str, Any]] = {
+    "pu": {"rounds": 2, "outer": 1, "folds": 2},
+    "complete": {"rounds": 2, "folds": 2, "alpha": 0.0, "methods": [], "advice_trees": 1},
+    "train": {"n_estimators": 1, "validation": 0.0, "max_rounds": 2, "epochs": 1, "self_steps": 1},
+    "evaluate": {"bootstrap": 100},
+}
+
+
+def _small_step(step: Step) -> Step:
+    fields = type(step).model_fields
+    change = {name: value for name, value in _SMALL.get(step.do, {}).items() if name in fields}
+    if isinstance(step, CompleteTerms):
+        local = {
+            "low": ("mean", ("auto", "direct")),
+            "remainder": ("predict", ("predict", "leave")),
+        }
+        for name, (small, joint) in local.items():
+            if getattr(step, name) not in joint:
+                change[name] = small
+    return step.model_copy(update=change)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
-from functools import reduce
+from dataclasses import asdict
+from functools import partial, reduce
 from pathlib import Path
+from typing import Any
 
 from vfsl import store
+from vfsl.completion.completed import Completion
 from vfsl.data import PartyTable, check_labels, read_table
-from vfsl.data.labels import Ask, declare_label
+from vfsl.data.findings import Ask, declare_label
 from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError, InputError, StoreError
 from vfsl.federation import Federation
-from vfsl.job.holdout import Marked, taken_out
+from vfsl.job.completion_files import write_completion
+from vfsl.job.play import play
 from vfsl.job.schema import Job
-from vfsl.job.steps import do_step
-from vfsl.job.work import Work
+from vfsl.job.steps import CompleteTerms, Step
 from vfsl.progress import OnEvent
+from vfsl.record import StepRecord
+from vfsl.rows import for_training, split_off_marks
+from vfsl.site import TestRows
 
 
 def run_job(
@@ -35,7 +40,7 @@ def run_job(
     where the same job goes on. ``ask`` says what to write where a label may be undeclared.
     """
     check_free(out)
-    tables, marked = read_tables(job, folder, ask)
+    tables, test = read_tables(job, folder, ask)
     kept = unfinished(out)
     checkpoints = store.Checkpoints(kept, _fingerprint(job, folder))
     try:
@@ -49,23 +54,69 @@ def run_job(
         checkpoints.clear()
         checkpoints.save("job", True)
     fed = federation_of(job, tables, kept, on_event)
-    results = kept / "results"
-    work = Work(job, fed, results, kept, on_event, marked)
+    for party, site in fed.sites.items():
+        marks = test is not None and test.party not in (None, party)
+        site.test = TestRows(party=test.party) if test is not None and marks else test
+        site.pages, site.results = kept / "results", kept / "results" / "parties" / party
+        if party in job.parties:
+            site.suffix = Path(job.parties[party].table).suffix.lower()
     try:
         for number, step in enumerate(job.steps, start=1):
-            work.number = number
-            do_step(work, step, checkpoints)
-        fed.record.save(results)
-        fed.report(results / "report.html")
+            _do_step(fed, step, number, checkpoints)
+        fed.record.save(kept / "results")
+        fed.report(kept / "results" / "report.html")
     except InputError:
         checkpoints.clear()  # the job has to change, so it cannot go on from here
         raise
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.exists():
         out.rmdir()
-    shutil.move(results, out)
+    shutil.move(kept / "results", out)
     checkpoints.clear()
     return fed
+
+
+def _do_step(fed: Federation, step: Step, number: int, checkpoints: store.Checkpoints) -> None:
+    """Let all parties play a step, or take over what an earlier attempt of the job finished."""
+    kept = checkpoints.folder or Path()
+    done = checkpoints.load(f"step-{number}")
+    if done is not None:
+        for line in done["steps"]:
+            fed.adopt(StepRecord.from_dict(line))
+        for party, site in fed.sites.items():
+            site.load_standing(kept / f"standing-{number}" / party, done["standing"][party])
+        return
+    before = len(fed.steps)
+    for party, site in fed.sites.items():
+        site.number, site.folder = number, kept / "parties" / party / f"step-{number}"
+    if not isinstance(step, CompleteTerms):
+        fed.set_alignment(
+            state={p: kept / "parties" / p / f"step-{number}-ids" for p in fed.tables}
+        )
+    played = fed.play(partial(play, step))
+    if isinstance(step, CompleteTerms):
+        _name_completed_rows(fed, step, number, played[step.missing])
+    checkpoints.save(
+        f"step-{number}",
+        {
+            "steps": [asdict(line) for line in fed.steps[before:]],
+            "standing": {
+                party: site.save_standing(kept / f"standing-{number}" / party)
+                for party, site in fed.sites.items()
+            },
+        },
+    )
+
+
+def _name_completed_rows(
+    fed: Federation, step: CompleteTerms, number: int, done: Completion
+) -> None:
+    """On one machine completed rows get the given party's ids, which elsewhere only it knows."""
+    given = for_training(fed.sites[step.given])
+    table = given.own_table().take(given.rows().rest)
+    ids = table.to_frame()[list(table.id_columns)]
+    site = fed.sites[step.missing]
+    write_completion(done, site.results or Path(), number, site.suffix, ids)
 
 
 def unfinished(out: Path) -> Path:
@@ -75,19 +126,21 @@ def unfinished(out: Path) -> Path:
 
 def read_tables(
     job: Job, folder: Path, ask: Ask | None = None
-) -> tuple[dict[str, PartyTable], Marked | None]:
-    """The parties' tables, and which rows are for testing, where a column says so.
+) -> tuple[dict[str, PartyTable], TestRows | None]:
+    """The parties' tables, and which rows are for testing.
 
     A column that a step needs and nobody has is told here, before any work; so is one that would be
     a feature and looks like a label. What any step calls a label is a label in all of them.
     """
     tables = {party: _read(job, party, folder) for party in job.parties}
-    marked = None
-    if job.test is not None and job.test.column is not None:
-        party, column = job.test.column
-        tables[party], marked = taken_out(tables[party], column)
+    test = None
+    if job.test is not None:
+        test = TestRows(job.test.share)
+        if job.test.column is not None:
+            party, column = job.test.column
+            tables[party], test = split_off_marks(tables[party], column)
     check_labels(tables, job.holders_of_features(), ask=ask or _in_job)
-    return tables, marked
+    return tables, test
 
 
 def _read(job: Job, party: str, folder: Path) -> PartyTable:
@@ -146,11 +199,10 @@ def check_free(out: Path) -> None:
 
 def _fingerprint(job: Job, folder: Path) -> str:
     """Of the job and the files that it reads: what was kept for others is of no use."""
-    digest = hashlib.sha256(job.model_dump_json().encode())
+    facts: list[Any] = [job.model_dump(mode="json")]
     for party, section in job.parties.items():
         try:
-            with (folder / section.table).open("rb") as file:
-                digest.update(party.encode() + hashlib.file_digest(file, "sha256").digest())
+            facts += [party, store.digest_file(folder / section.table)]
         except OSError as error:
             raise StoreError(f"The table of party {party} cannot be read: {error}.") from None
-    return digest.hexdigest()
+    return store.digest(*facts)

@@ -1,6 +1,7 @@
 """The job file: a typed description of tables, steps and settings.
 
-A mistake is one sentence that names the field, what came and what was expected.
+A mistake is one sentence that names the field, what came and what was expected. What a job says
+without anybody's tables is a `SharedJob`: the same for all parties of a deployment.
 """
 
 from __future__ import annotations
@@ -10,42 +11,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, ValidationError, model_validator
+from pydantic import Field, PlainValidator, SerializeAsAny, ValidationError, model_validator
 
 from vfsl.completion.fedpsg import check_pair
 from vfsl.data.checks import PARTY_NAME, is_party_name
 from vfsl.errors import ConfigError
-from vfsl.job.fields import (
-    STEP_FIELDS,
-    STEPS,
+from vfsl.job.mistakes import Location, nearest, sentence, wrong
+from vfsl.job.steps import (
     AlignStep,
-    AnyStep,
-    CompleteStep,
+    CompleteTerms,
     EvaluateStep,
     LabelColumn,
-    PuStep,
+    Place,
+    PuTerms,
     Step,
     Strict,
     TrainStep,
+    make_step,
 )
-from vfsl.job.mistakes import Location, nearest, sentence, wrong
-
-__all__ = [
-    "STEPS",
-    "AlignStep",
-    "AnyStep",
-    "CompleteStep",
-    "EvaluateStep",
-    "Job",
-    "PartySection",
-    "PuStep",
-    "RunSection",
-    "Step",
-    "TestSection",
-    "TrainStep",
-    "check",
-    "load_job",
-]
 
 
 def _id_columns(value: object) -> str | list[str]:
@@ -78,7 +61,7 @@ class PartySection(Strict):
 
 
 class TestSection(Strict):
-    """Common rows that no step learns from, to evaluate on: a share by the seed, or a column."""
+    """Common rows that no step learns from, to evaluate on: a fraction by the seed, or a column."""
 
     __test__ = False  # pytest takes the name for a test
 
@@ -95,68 +78,36 @@ class TestSection(Strict):
         return self
 
 
-class Job(Strict):
-    """A whole job."""
+class JobSteps(Strict):
+    """What a job of one machine and one between organisations have in common: test and steps."""
 
-    run: RunSection = RunSection()
-    parties: dict[str, PartySection] = Field(min_length=2)
     test: TestSection | None = None
-    steps: list[Step] = Field(min_length=1)
+    steps: list[SerializeAsAny[Step]] = Field(min_length=1)
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Job:
-        for party in (*self.parties, self.run.key_holder):
-            if not is_party_name(party):
-                raise ValueError(
-                    f"the name of a party must be {PARTY_NAME}. Got {party!r:.80} instead"
-                )
-        if self.run.key_holder in self.parties:
-            raise ValueError(
-                f"run.key_holder must be no party with a table. Got {self.run.key_holder!r} instead"
-            )
-        if self.test is not None and self.test.column is not None:
-            _known_party("test.column", self.test.column[0], self.parties)
-        aligned: list[str] = []
-        for number, step in enumerate(self.steps):
-            where = f"steps[{number}]"
-            for party in _named(step):
-                _known_party(where, party, self.parties)
-            _check_label(step, where, self.parties)
+    def aligned_before(self, number: int) -> tuple[str, ...]:
+        """The parties of the last alignment before step ``number``, counted from 1."""
+        chosen: tuple[str, ...] = ()
+        for step in self.steps[: number - 1]:
             if isinstance(step, AlignStep):
-                aligned = _aligned(step, where, list(self.parties))
-                continue
-            if not aligned:
-                raise ValueError(
-                    f"{where} must come after an align step. Got do = {step.do!r} first instead"
-                )
-            if isinstance(step, PuStep):
-                _check_pu(step, where, aligned)
-            elif isinstance(step, CompleteStep):
-                _check_complete(step, where, aligned)
-            elif isinstance(step, TrainStep):
-                _check_train(step, where, aligned, self.steps[:number])
-            else:
-                _check_evaluate(step, where, self, number + 1)
-        return self
+                chosen = tuple(step.parties or self.party_names)
+        return chosen
 
-    def labels_of(self, party: str) -> list[str]:
-        """The columns of a party that the job calls a label anywhere; none of them is a feature."""
-        named = [self.parties[party].label, *(_label_of(step, party) for step in self.steps)]
-        return list(dict.fromkeys(name for name in named if isinstance(name, str)))
-
-    def holders_of_features(self) -> list[str]:
-        """The parties whose columns some step learns from."""
-        aligned, found = [], []
-        for step in self.steps:
-            if isinstance(step, AlignStep):
-                aligned = step.parties or list(self.parties)
-            elif not isinstance(step, EvaluateStep):
-                found += aligned
-        return list(dict.fromkeys(found))
+    def concerned_in(self, number: int) -> tuple[str, ...]:
+        """The parties whose columns a step uses."""
+        step = self.steps[number - 1]
+        if isinstance(step, CompleteTerms):
+            return (step.given, step.missing)
+        return self.aligned_before(number)
 
     def completed_before(self, number: int) -> int | None:
-        """The number of the last complete step before step ``number``, counted from 1."""
-        return _completed(self.steps[: number - 1])
+        """The number of the last complete step since the last alignment, counted from 1."""
+        found = None
+        for place, step in enumerate(self.steps[: number - 1], start=1):
+            if isinstance(step, AlignStep):
+                found = None
+            elif isinstance(step, CompleteTerms):
+                found = place
+        return found
 
     def trained_before(self, number: int) -> list[int]:
         """The numbers of the train steps that an evaluation at ``number`` can judge, from 1.
@@ -173,44 +124,201 @@ class Job(Strict):
                 found.append(place)
         return found
 
+    def labels_in_steps(self, party: str) -> list[str]:
+        """The columns of a party that steps call a label."""
+        named = [step.label_of(party) for step in self.steps]
+        return list(dict.fromkeys(name for name in named if name is not None))
 
-def _known_party(where: str, party: str, parties: Mapping[str, Any]) -> None:
+    @property
+    def party_names(self) -> list[str]:
+        """The parties with a table."""
+        raise NotImplementedError
+
+    def _check_names(self, key_holder: str, of_key_holder: str) -> None:
+        for party in (*self.party_names, key_holder):
+            if not is_party_name(party):
+                raise ValueError(
+                    f"the name of a party must be {PARTY_NAME}. Got {party!r:.80} instead"
+                )
+        if key_holder in self.party_names:
+            raise ValueError(of_key_holder)
+
+    def _check_steps(self) -> None:
+        """What would otherwise be refused only after the work."""
+        parties = self.party_names
+        if self.test is not None and self.test.column is not None:
+            _check_known("test.column", self.test.column[0], parties)
+        for place, step in enumerate(self.steps):
+            where, aligned = f"steps[{place}]", self.aligned_before(place + 1)
+            for party in step.named:
+                _check_known(where, party, parties)
+            if isinstance(step, AlignStep):
+                _check_align(step, where, parties)
+            elif not aligned:
+                raise ValueError(
+                    f"{where} must come after an align step. Got do = {step.do!r} first instead"
+                )
+            elif isinstance(step, PuTerms):
+                _check_pu(step, where, aligned)
+            elif isinstance(step, CompleteTerms):
+                _check_complete(step, where, aligned)
+            elif isinstance(step, TrainStep):
+                self._check_train(step, place, aligned)
+            elif isinstance(step, EvaluateStep):
+                self._check_evaluate(step, place)
+            step.put_at(self._place_of(place + 1))
+
+    def _place_of(self, number: int) -> Place:
+        """Where a step stands, from 1, and what came before it."""
+        completed = self.completed_before(number)
+        made = None if completed is None else self.steps[completed - 1]
+        before = None
+        if isinstance(made, CompleteTerms) and completed is not None:
+            before = (completed, made.given, made.missing)
+        trained = {place: self.steps[place - 1] for place in self.trained_before(number)}
+        return Place(number, tuple(self.party_names), before, trained)
+
+    def _check_train(self, step: TrainStep, place: int, aligned: Sequence[str]) -> None:
+        where = f"steps[{place}]"
+        if step.label[0] not in aligned:
+            raise ValueError(
+                f"{where}.label must be at an aligned party. Got {step.label[0]!r} instead"
+            )
+        if step.rows != "completed":
+            return
+        completed = self.completed_before(place + 1)
+        made = None if completed is None else self.steps[completed - 1]
+        if not isinstance(made, CompleteTerms):
+            raise ValueError(
+                f"{where}.rows must be 'common' where no complete step comes before. Got "
+                "'completed' instead"
+            )
+        if made.given != step.label[0]:
+            raise ValueError(
+                f"{where}.label must be at {made.given!r}, the given party of the complete step, "
+                f"since completed rows have no label elsewhere. Got {step.label[0]!r} instead"
+            )
+
+    def _check_evaluate(self, step: EvaluateStep, place: int) -> None:
+        where = f"steps[{place}]"
+        if self.test is None:
+            raise ValueError(
+                f"{where} must have rows to evaluate on: add a [test] section with a share or a "
+                "column. Got none instead"
+            )
+        trained = self.trained_before(place + 1)
+        if not trained:
+            raise ValueError(
+                f"{where} must come after a train step since the last alignment. Got none before "
+                "it instead"
+            )
+        for model in step.models or []:
+            if model not in trained:
+                raise ValueError(
+                    f"{where}.models must be numbers of train steps since the last alignment: "
+                    f"{', '.join(map(str, trained))}, counted from 1. Got {model} instead"
+                )
+
+
+class Job(JobSteps):
+    """A whole job, with the tables of all parties."""
+
+    run: RunSection = RunSection()
+    parties: dict[str, PartySection] = Field(min_length=2)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Job:
+        holder = self.run.key_holder
+        self._check_names(
+            holder, f"run.key_holder must be no party with a table. Got {holder!r} instead"
+        )
+        self._check_steps()
+        for place, step in enumerate(self.steps):
+            for party, section in self.parties.items():
+                name = step.label_of(party)
+                if name is not None and section.label is False:
+                    raise ValueError(
+                        f"steps[{place}].label names {name!r} of {party}, but "
+                        f"parties.{party}.label is false; name the label there"
+                    )
+        return self
+
+    @property
+    def party_names(self) -> list[str]:
+        return list(self.parties)
+
+    def labels_of(self, party: str) -> list[str]:
+        """The columns of a party that the job calls a label anywhere; none of them is a feature."""
+        own = self.parties[party].label
+        named = [*([own] if isinstance(own, str) else []), *self.labels_in_steps(party)]
+        return list(dict.fromkeys(named))
+
+    def holders_of_features(self) -> list[str]:
+        """The parties whose columns some step learns from."""
+        found: list[str] = []
+        for number, step in enumerate(self.steps, start=1):
+            if not isinstance(step, AlignStep | EvaluateStep):
+                found += self.aligned_before(number)
+        return list(dict.fromkeys(found))
+
+
+class RunTerms(Strict):
+    """Settings of a run between organisations: no ``plain`` scheme and no local channel."""
+
+    seed: int = 0
+    scheme: Literal["auto", "paillier", "bfv"] = "auto"
+    security: Literal[128, 112] = 128
+    key_holder: str = "K"
+    seconds: float = Field(default=600.0, gt=0, strict=False)  # longest wait for one message
+
+
+class SharedJob(JobSteps):
+    """What all parties of a run between organisations know of it."""
+
+    run: RunTerms = RunTerms()
+    parties: list[str] = Field(min_length=2)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> SharedJob:
+        holder = self.run.key_holder
+        self._check_names(holder, f"the key holder {holder!r} must have no table")
+        if len(set(self.parties)) != len(self.parties):
+            raise ValueError("parties names a party twice")
+        if not isinstance(self.steps[0], AlignStep):
+            raise ValueError("the first step must be an align step")
+        self._check_steps()
+        return self
+
+    @property
+    def party_names(self) -> list[str]:
+        return list(self.parties)
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        return (*self.parties, self.run.key_holder)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As plain values: what was given, nothing else."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+def _check_known(where: str, party: str, parties: Sequence[str]) -> None:
     if party not in parties:
-        end = nearest(party, parties)
         raise ValueError(
             f"{where} names party {party!r}, which has no table; the parties are "
-            f"{', '.join(parties)}{end}"
+            f"{', '.join(parties)}{nearest(party, parties)}"
         )
 
 
-def _aligned(step: AlignStep, where: str, parties: list[str]) -> list[str]:
+def _check_align(step: AlignStep, where: str, parties: Sequence[str]) -> None:
     chosen = parties if step.parties is None else step.parties
     if len(chosen) < 2 or len(set(chosen)) != len(chosen):
         raise ValueError(
             f"{where}.parties must name two or more different parties. Got {chosen} instead"
         )
-    return chosen
 
 
-def _label_of(step: AnyStep, party: str) -> str | None:
-    """The column of a party that a step takes for a label."""
-    if isinstance(step, TrainStep):
-        return step.label[1] if step.label[0] == party else None
-    return step.label if isinstance(step, CompleteStep) and step.given == party else None
-
-
-def _check_label(step: AnyStep, where: str, parties: Mapping[str, PartySection]) -> None:
-    for party, section in parties.items():
-        name = _label_of(step, party)
-        if name is not None and section.label is False:
-            raise ValueError(
-                f"{where}.label names {name!r} of {party}, but parties.{party}.label is false; "
-                "name the label there"
-            )
-
-
-def _check_pu(step: PuStep, where: str, aligned: Sequence[str]) -> None:
-    """What would otherwise be refused only after the work."""
+def _check_pu(step: PuTerms, where: str, aligned: Sequence[str]) -> None:
     if step.positives in aligned:
         raise ValueError(
             f"{where}.positives is {step.positives!r}, which is aligned; the align step must name "
@@ -227,7 +335,7 @@ def _check_pu(step: PuStep, where: str, aligned: Sequence[str]) -> None:
         )
 
 
-def _check_complete(step: CompleteStep, where: str, aligned: Sequence[str]) -> None:
+def _check_complete(step: CompleteTerms, where: str, aligned: Sequence[str]) -> None:
     for name in ("given", "missing"):
         if getattr(step, name) not in aligned:
             raise ValueError(
@@ -248,78 +356,19 @@ def _check_complete(step: CompleteStep, where: str, aligned: Sequence[str]) -> N
         raise ValueError(f"{where}: {error}") from None
 
 
-def _check_train(
-    step: TrainStep, where: str, aligned: Sequence[str], before: Sequence[AnyStep]
-) -> None:
-    if step.label[0] not in aligned:
-        raise ValueError(
-            f"{where}.label must be at an aligned party. Got {step.label[0]!r} instead"
-        )
-    if step.rows == "completed":
-        completed = _completed(before)
-        made = None if completed is None else before[completed - 1]
-        if not isinstance(made, CompleteStep):
-            raise ValueError(
-                f"{where}.rows must be 'common' where no complete step comes before. Got "
-                "'completed' instead"
-            )
-        if made.given != step.label[0]:
-            raise ValueError(
-                f"{where}.label must be at {made.given!r}, the given party of the complete step, "
-                f"since completed rows have no label elsewhere. Got {step.label[0]!r} instead"
-            )
-
-
-def _check_evaluate(step: EvaluateStep, where: str, job: Job, number: int) -> None:
-    if job.test is None:
-        raise ValueError(
-            f"{where} must have rows to evaluate on: add a [test] section with a share or a "
-            "column. Got none instead"
-        )
-    trained = job.trained_before(number)
-    if not trained:
-        raise ValueError(
-            f"{where} must come after a train step since the last alignment. Got none before it "
-            "instead"
-        )
-    for model in step.models or []:
-        if model not in trained:
-            raise ValueError(
-                f"{where}.models must be numbers of train steps since the last alignment: "
-                f"{', '.join(map(str, trained))}, counted from 1. Got {model} instead"
-            )
-
-
-def _completed(before: Sequence[AnyStep]) -> int | None:
-    """The last complete step since the last alignment, counted from 1."""
-    found = None
-    for place, step in enumerate(before, start=1):
-        if isinstance(step, AlignStep):
-            found = None
-        elif isinstance(step, CompleteStep):
-            found = place
-    return found
-
-
-def _named(step: AnyStep) -> list[str]:
-    """The parties that a step names."""
-    if isinstance(step, AlignStep):
-        return step.parties or []
-    if isinstance(step, TrainStep):
-        return [step.label[0]]
-    if isinstance(step, CompleteStep):
-        return [step.given, step.missing]
-    if isinstance(step, PuStep):
-        return [step.positives, step.label_holder, *step.consent]
-    return []
-
-
-def check(content: Mapping[str, Any]) -> Job:
-    """A job from plain values."""
+def check(content: Mapping[str, Any], kind: type[JobSteps] = Job) -> Any:
+    """A job from plain values; ConfigError with one sentence for the first mistake."""
+    content = dict(content)
+    listed = content.get("steps")
+    if isinstance(listed, list):
+        content["steps"] = [
+            step if isinstance(step, Step) else make_step(step, f"steps[{place}]")
+            for place, step in enumerate(listed)
+        ]
     try:
-        return Job.model_validate(content)
+        return kind.model_validate(content)
     except ValidationError as error:
-        raise ConfigError(sentence(error, known_fields, STEPS)) from None
+        raise ConfigError(sentence(error, _known_fields(kind))) from None
 
 
 def load_job(path: Path) -> Job:
@@ -334,20 +383,19 @@ def load_job(path: Path) -> Job:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"The job file {path} is not valid TOML: {error}.") from None
     try:
-        return check(content)
+        job: Job = check(content)
     except ConfigError as error:
         raise ConfigError(f"In {path}: {error}") from None
+    return job
 
 
-def known_fields(location: Location) -> list[str]:
+def _known_fields(kind: type[JobSteps]) -> Any:
     """The fields that are known where an unknown one was found."""
-    sections: dict[str, type[Strict]] = {
-        "run": RunSection,
-        "test": TestSection,
-        "parties": PartySection,
-    }
-    first = location[0]
-    if first == "steps":
-        return list(STEP_FIELDS[str(location[2])].model_fields)
-    owner = sections.get(str(first), Job) if len(location) > 1 else Job
-    return list(owner.model_fields)
+    sections: dict[str, type[Strict]] = {"test": TestSection, "parties": PartySection}
+    sections["run"] = RunSection if kind is Job else RunTerms
+
+    def known(location: Location) -> list[str]:
+        owner = sections.get(str(location[0]), kind) if len(location) > 1 else kind
+        return list(owner.model_fields)
+
+    return known

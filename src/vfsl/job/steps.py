@@ -1,118 +1,352 @@
-"""How each step of a job is done, what it keeps while unfinished, and what it writes."""
+"""The steps of a job file: which fields each has, checked by what the methods declare.
+
+A method's parameters are fields of its step under the same names, with the same defaults, bounds
+and help (vfsl.params). Each model has a type of train step, also those of other packages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
-import pandas as pd
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
-from vfsl import store
-from vfsl.data import FILE_ROW, write_table
-from vfsl.estimators.saved import save_shares
-from vfsl.federation import Federation
-from vfsl.job.completing import complete
-from vfsl.job.evaluating import evaluate
-from vfsl.job.holdout import hold_out
-from vfsl.job.schema import AlignStep, AnyStep, CompleteStep, PuStep, TrainStep
-from vfsl.job.training import train
-from vfsl.job.work import Work
-from vfsl.progress import Event
-from vfsl.pu.loop import Progress
-from vfsl.record import StepRecord
+from vfsl.align import PROTOCOLS
+from vfsl.completion.fedpsg import FedPSG
+from vfsl.errors import ConfigError
+from vfsl.estimators import ESTIMATORS, Estimator
+from vfsl.job.mistakes import nearest, nearest_or_all, sentence, wrong
+from vfsl.params import Param, find_mistake, params_of
+from vfsl.pu import VFPU
 
-
-def do_step(work: Work, step: AnyStep, checkpoints: store.Checkpoints) -> None:
-    """Do one step, or take over what an earlier attempt of the job finished."""
-    name = f"step-{work.number}"
-    done = checkpoints.load(name)
-    if done is None:
-        before = len(work.fed.steps)
-        _do(work, step)
-        done = {
-            "steps": [asdict(line) for line in work.fed.steps[before:]],
-            "test": None if work.test is None else work.test.tolist(),
-        }
-        checkpoints.save(name, done)
-        return
-    for line in done["steps"]:
-        work.fed.adopt(StepRecord.from_dict(line))
-    if isinstance(step, AlignStep):
-        work.fed.load_plan(_plan(work), *(step.parties or list(work.fed.tables)))
-        work.test = None if done["test"] is None else np.asarray(done["test"], dtype=np.int64)
+STEPS = ("align", "pu", "complete", "train", "evaluate")
+LABEL_DISCLOSURE = "label-disclosure"
 
 
-def _do(work: Work, step: AnyStep) -> None:
-    if isinstance(step, AlignStep):
-        _align(work, step)
-    elif isinstance(step, PuStep):
-        _find_positives(work, step)
-    elif isinstance(step, CompleteStep):
-        complete(work, step)
-    elif isinstance(step, TrainStep):
-        train(work, step)
-    else:
-        evaluate(work, step)
+class Strict(BaseModel):
+    """No unknown fields, no silent conversions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def _align(work: Work, step: AlignStep) -> None:
-    """Align, keep the plan, and hold rows out for testing."""
-    parties = step.parties or list(work.fed.tables)
-    work.fed.align(*parties, protocol=step.protocol, state=work.state("align"))
-    work.fed.save_plan(_plan(work))
-    for party in parties:
-        write_aligned(work.fed, party, work.results)
-    if work.job.test is not None:
-        work.test = hold_out(work.fed, work.job.test.share, work.marked)
+def _label(value: object) -> str | bool | None:
+    if value is not None and value is not False and not isinstance(value, str):
+        raise wrong("a column, or false where no column is a label", value)
+    return value
 
 
-def _plan(work: Work) -> Path:
-    return work.unfinished / f"step-{work.number}-plan"
+# A party's label, which is never a feature; false says that no column is one.
+LabelColumn = Annotated[str | Literal[False] | None, PlainValidator(_label)]
 
 
-def write_aligned(fed: Federation, party: str, out: Path) -> None:
-    """The party's own ids of the common rows, in the common order."""
-    table = fed.tables[party].take(fed.share(party).overlap)
-    frame = table.to_frame()
-    kept = [*table.id_columns, *([FILE_ROW] if FILE_ROW in frame else [])]
-    write_table(frame[kept], out / "parties" / party / "aligned.csv")
+def _protocol(value: object) -> str:
+    if value not in PROTOCOLS.names():
+        known = ", ".join(map(repr, PROTOCOLS.names()))
+        raise wrong(f"one of {known}", value, PROTOCOLS.names())
+    return str(value)
 
 
-def _find_positives(work: Work, step: PuStep) -> None:
-    """Mark, learn, write scores at the label holder and, with consent, at the positive holder."""
-    tell, fed = work.listener, work.fed
+ProtocolName = Annotated[str, PlainValidator(_protocol)]
 
-    def hear(progress: Progress) -> None:
-        if tell is not None:
-            stage = f"iteration {progress.iteration} of {progress.iterations}, bags"
-            tell(Event("vfpu", stage, progress.bag, progress.bags))
 
-    fed.mark(
-        positives=step.positives,
-        label_holder=step.label_holder,
-        protocol=step.protocol,
-        state=work.state("mark"),
+def _check_parameter(declared: Param, value: object) -> object:
+    wanted = find_mistake(declared, value)
+    if wanted is not None:
+        names = [choice for choice in declared.choices if isinstance(choice, str)]
+        raise wrong(wanted, value, names)
+    return value
+
+
+def _with_parameters(name: str, base: type[Step], method: type) -> Any:
+    """A type of step whose further fields are a method's declared parameters."""
+    fields: dict[str, Any] = {
+        declared.name: (
+            Annotated[Any, PlainValidator(partial(_check_parameter, declared))],
+            Field(default=declared.default, description=declared.help),
+        )
+        for declared in params_of(method).values()
+        if declared.option
+    }
+    return create_model(name, __base__=base, __doc__=base.__doc__, **fields)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a step stands in its job, and what came before it.
+
+    Attributes
+    ----------
+    number : int
+        From 1.
+    parties : tuple of str
+        All parties of the job.
+    completed : tuple of (number, given, missing) or None
+        The last complete step since the last alignment.
+    trained : mapping of number to TrainStep
+        The train steps whose models can be judged here.
+    """
+
+    number: int = 0
+    parties: tuple[str, ...] = ()
+    completed: tuple[int, str, str] | None = None
+    trained: Mapping[int, Any] = field(default_factory=dict)
+
+
+class Step(Strict):
+    """One step of a job."""
+
+    do: str
+    _place: Place = PrivateAttr(default=Place())
+
+    @property
+    def place(self) -> Place:
+        """Where it stands in its job."""
+        return self._place
+
+    def put_at(self, place: Place) -> None:
+        """Say where in a job the step stands."""
+        self._place = place
+
+    def __reduce__(self) -> Any:
+        # Types of steps are made when they are asked for: another process makes them again.
+        return _make_again, (self.model_dump(exclude_unset=True), self._place)
+
+    @property
+    def named(self) -> list[str]:
+        """The parties that the step names."""
+        return []
+
+    def label_of(self, party: str) -> str | None:
+        """The column of a party that the step takes for a label."""
+        return None
+
+    def settings(self) -> dict[str, Any]:
+        """The method's parameters that were given."""
+        own = set(type(self).own_fields())
+        return {name: getattr(self, name) for name in self.model_fields_set if name not in own}
+
+    @classmethod
+    def own_fields(cls) -> list[str]:
+        """The fields that are no parameters of a method."""
+        return list(cls.model_fields)
+
+
+class AlignStep(Step):
+    """Find the common rows."""
+
+    do: Literal["align"]
+    parties: list[str] | None = Field(default=None, description="Which parties; all by default.")
+    protocol: ProtocolName = Field(default="blind-rsa", description="How ids are compared.")
+
+    @property
+    def named(self) -> list[str]:
+        return self.parties or []
+
+
+class PuTerms(Step):
+    """Find reliable positives among the aligned rows, by the ids of a positive holder."""
+
+    do: Literal["pu"]
+    positives: str = Field(description="The party whose ids are known positives.")
+    label_holder: str = Field(description="The party that receives marks and scores.")
+    protocol: ProtocolName = Field(default="blind-rsa", description="How ids are compared.")
+    consent: list[str] = Field(
+        default=[], description="The parties that agree to send the result to the positive holder."
     )
-    method = step.method().fit(
-        fed,
-        positives=step.positives,
-        label_holder=step.label_holder,
-        state=work.state("pu"),
-        on_event=hear if tell is not None else None,
+
+    @property
+    def named(self) -> list[str]:
+        return [self.positives, self.label_holder, *self.consent]
+
+    @classmethod
+    def own_fields(cls) -> list[str]:
+        return list(PuTerms.model_fields)
+
+    def method(self) -> VFPU:
+        """VFPU with the parameters that were given."""
+        return VFPU(**self.settings())
+
+
+class CompleteTerms(Step):
+    """Complete one party's columns for the rows that only the other one has."""
+
+    do: Literal["complete"]
+    given: str = Field(description="The party whose remaining rows are completed.")
+    missing: str = Field(description="The party whose columns they lack.")
+    label: str | None = Field(
+        default=None, description="A column of the given party, for advice on training."
     )
-    save_shares(method.shares_, work.results, f"vfpu-{work.number}")
-    mine = work.party_folder(step.label_holder)
-    _write_scores(method.scores_, mine / f"pu-scores-{work.number}.csv")
-    _write_scores(method.reliable_positives_, mine / f"reliable-positives-{work.number}.csv")
-    if step.consent:
-        received = method.deliver(fed, consent=step.consent)
-        path = work.party_folder(step.positives) / f"reliable-positives-{work.number}.csv"
-        _write_scores(received, path, foreign=["id"])
+    advice_trees: int | None = Field(
+        default=None, ge=1, description="How many trees the models behind the advice have."
+    )
+
+    @property
+    def named(self) -> list[str]:
+        return [self.given, self.missing]
+
+    def label_of(self, party: str) -> str | None:
+        return self.label if party == self.given else None
+
+    @classmethod
+    def own_fields(cls) -> list[str]:
+        return list(CompleteTerms.model_fields)
+
+    def method(self) -> FedPSG:
+        """FedPSG with the parameters that were given."""
+        return FedPSG(**self.settings())
 
 
-def _write_scores(scores: pd.Series[Any], path: Path, foreign: Sequence[str] = ()) -> None:
-    frame = pd.DataFrame({"id": scores.index.to_numpy(), "score": scores.to_numpy()})
-    write_table(frame, path, foreign=foreign)
+class TrainStep(Step):
+    """Train a federated model and predict the aligned rows."""
+
+    do: Literal["train"]
+    model: str = Field(description="The model's name.")
+    label: tuple[str, str] = Field(strict=False, description="The label: party and column.")
+    rows: Literal["common", "completed"] = Field(
+        default="common", description="Train on common rows, or on completed ones as well."
+    )
+    accept: list[Literal["label-disclosure"]] = Field(
+        default=[], description="What the model may tell the other parties."
+    )
+    estimator_type: ClassVar[type[Estimator]]
+
+    @model_validator(mode="after")
+    def _fits_the_model(self) -> TrainStep:
+        kind = self.estimator_type
+        if kind.uses_all_rows and self.rows != "common":
+            raise ValueError(
+                f".rows must be 'common' with model = {self.model!r}, which uses every row "
+                f"already. Got {self.rows!r} instead"
+            )
+        try:
+            self.estimator().check()
+        except ConfigError as error:
+            raise ValueError(f": {error}") from None
+        if kind.discloses_labels != (LABEL_DISCLOSURE in self.accept):
+            telling = [name for name in models() if ESTIMATORS.find(name).discloses_labels]
+            raise ValueError(
+                f".accept must be ['label-disclosure'] with model = "
+                f"{' or '.join(map(repr, telling))}, which tells the other parties the labels of "
+                "the rows that they train on, and with no other model. Got "
+                f"model = {self.model!r} with {list(self.accept)} instead"
+            )
+        return self
+
+    @property
+    def named(self) -> list[str]:
+        return [self.label[0]]
+
+    def label_of(self, party: str) -> str | None:
+        return self.label[1] if party == self.label[0] else None
+
+    @classmethod
+    def own_fields(cls) -> list[str]:
+        return list(TrainStep.model_fields)
+
+    def estimator(self) -> Estimator:
+        """The model with the parameters that were given."""
+        return self.estimator_type(**self.settings())
+
+
+class EvaluateStep(Step):
+    """Judge trained models on the rows that the job holds out."""
+
+    do: Literal["evaluate"]
+    models: list[int] | None = Field(
+        default=None, min_length=1, description="Numbers of train steps; all by default."
+    )
+    bootstrap: int = Field(default=1000, ge=100, description="How many bootstrap samples.")
+    level: float = Field(default=0.95, gt=0.5, lt=1, description="The level of the intervals.")
+
+
+PuStep: Any = _with_parameters("PuStep", PuTerms, VFPU)
+CompleteStep: Any = _with_parameters("CompleteStep", CompleteTerms, FedPSG)
+
+
+@cache
+def train_step(model: str) -> type[TrainStep]:
+    """The type of the train steps of a model, by its name."""
+    kind = ESTIMATORS.find(model)
+    made: type[TrainStep] = _with_parameters(f"Train {model}", TrainStep, kind)
+    made.estimator_type = kind
+    return made
+
+
+def models() -> list[str]:
+    """The names of the models that a train step may have."""
+    return ESTIMATORS.names()
+
+
+def fields_of(do: str, model: str | None = None) -> list[str]:
+    """The fields of a kind of step; of a train step those of its model."""
+    return list(_type_of(do, model).model_fields)
+
+
+def make_step(content: Any, place: str) -> Step:
+    """A step from plain values; ConfigError with one sentence, which begins with its place."""
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{place} must be a table of fields. Got {content!r:.80} instead.")
+    do = content.get("do")
+    listed = ", ".join(map(repr, STEPS))
+    if do is None:
+        raise ConfigError(f"{place}.do is missing; it must be one of {listed}.")
+    if do not in STEPS:
+        raise ConfigError(
+            f"{place}.do must be one of {listed}. Got {do!r:.80} instead{nearest(do, STEPS)}"
+        )
+    model = content.get("model")
+    if do == "train" and model not in models():
+        known = ", ".join(map(repr, models()))
+        if model is None:
+            raise ConfigError(f"{place}.model is missing; it must be one of {known}.")
+        raise ConfigError(
+            f"{place}.model must be one of {known}. Got {model!r:.80} instead"
+            f"{nearest(model, models())}"
+        )
+    kind = _type_of(do, model)
+    for name in content:
+        if name not in kind.model_fields:
+            raise ConfigError(_unknown_field(place, str(name), do, model, list(kind.model_fields)))
+    try:
+        return kind.model_validate(dict(content))
+    except ValidationError as error:
+        raise ConfigError(sentence(error, lambda _: list(kind.model_fields), place)) from None
+
+
+def _make_again(content: Mapping[str, Any], place: Place) -> Step:
+    made = make_step(content, "the step")
+    made.put_at(place)
+    return made
+
+
+def _type_of(do: str, model: Any) -> type[Step]:
+    if do == "train":
+        return train_step(str(model))
+    types: dict[str, type[Step]] = {
+        "align": AlignStep,
+        "pu": PuStep,
+        "complete": CompleteStep,
+        "evaluate": EvaluateStep,
+    }
+    return types[do]
+
+
+def _unknown_field(place: str, name: str, do: str, model: str | None, known: Sequence[str]) -> str:
+    owners = [other for other in models() if do == "train" and name in fields_of(do, other)]
+    if owners:
+        return (
+            f"{place}.{name} belongs to model = {' or '.join(map(repr, owners))}. Got model = "
+            f"{model!r} instead."
+        )
+    return f"{place}.{name} is not a known field{nearest_or_all(name, known)}"

@@ -1,11 +1,10 @@
 """VFPU: reliable positives when only positives and unlabelled rows exist."""
 
 from vfsl.pu.bases import BASES, BagLogistic
-from vfsl.pu.calibration import Calibration
-from vfsl.pu.loop import Progress
-from vfsl.pu.prior import Prior
-from vfsl.pu.stopping import REASONS
-from vfsl.pu.vfpu import PRESETS, VFPU
+from vfsl.pu.deliver import deliver_side
+from vfsl.pu.prior import Calibration, Prior
+from vfsl.pu.search import REASONS
+from vfsl.pu.vfpu import PRESETS, VFPU, reliable_of, scores_of
 
 __all__ = [
     "BASES",
@@ -15,5 +14,7 @@ __all__ = [
     "BagLogistic",
     "Calibration",
     "Prior",
-    "Progress",
+    "deliver_side",
+    "reliable_of",
+    "scores_of",
 ]

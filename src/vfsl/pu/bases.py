@@ -1,65 +1,66 @@
-"""Base estimators of VFPU: their names, what their scores are, and how scores become votes."""
+"""Base estimators of VFPU: which there are, and how their scores become votes."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 from vfsl.channel import Channel
-from vfsl.crypto import scheme
+from vfsl.crypto import make_scheme
 from vfsl.data import Kind
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import NOTHING_KEPT, Estimator
 from vfsl.estimators.descent import Program, Width
-from vfsl.estimators.linear import LinearModel, LogisticRegression
+from vfsl.estimators.linear import LogisticRegression
 from vfsl.estimators.privacy import Rarest, find_rarest_class
+from vfsl.params import documented, param
 from vfsl.parts import ModelShare, Part, Roles
-from vfsl.pu.bags import Booleans, mean_votes
-from vfsl.pu.calibration import finite_logit
+from vfsl.pu.bags import Booleans, average_votes
+from vfsl.pu.prior import Calibration, finite_logit
+from vfsl.registry import Registry
 from vfsl.store import Checkpoints
 from vfsl.values import Array, Floats
 
-# Import paths, so that trees load only when they are used.
-BASES = {
-    "lr": "vfsl.pu.bases:BagLogistic",
-    "rf": "vfsl.estimators.trees:RandomForest",
-    "gbdt": "vfsl.estimators.trees:GBDT",
-    "xgb": "vfsl.estimators.trees:XGB",
-    "lgb": "vfsl.estimators.trees:LGB",
-}
-# The rule of ten rows a leaf counts all rows, in the bag or not; of those that are in it LightGBM
+# Classifiers of other packages are bases too, by the names of their entry points.
+BASES: Registry[type[Estimator]] = Registry(
+    "base of VFPU",
+    "vfsl.estimators",
+    {
+        "lr": "vfsl.pu.bases:BagLogistic",
+        "rf": "vfsl.estimators.trees:RandomForest",
+        "gbdt": "vfsl.estimators.trees:GBDT",
+        "xgb": "vfsl.estimators.trees:XGB",
+        "lgb": "vfsl.estimators.trees:LGB",
+    },
+)
+# The rule of ten rows per leaf counts all rows, in the bag or not. Of those in the bag, LightGBM
 # asks for twenty, which weigh 5 where both classes are even.
 IN_BAGS = {"lgb": {"min_child_weight": 5.0}}
 
 
-# One that knows its training scores gives the label holder the score of every training row, (rows,
-# models), without a message; of another the label holder learns sums over bags only.
-Base = Estimator
-
-
-@dataclass
+@documented
+@dataclass(kw_only=True)
 class BagLogistic(LogisticRegression):
     """Logistic regression for bags: no score is shown in training, and rows may weigh a lot.
 
-    In a bag few rows count: a positive weighs as much as all rows over those of the bag. The number
-    of rounds is fixed, so that it says nothing about the rows that count. Few rows also let a
-    single extreme cell decide, so numbers are cut ``cut`` standard deviations from their mean.
-    Known positives are few by nature: one for each column of the widest feature holder is asked for
-    where it could solve its gradients for them, not two; docs/pu.md has the experiment.
+    In a bag few rows count, so each has a large weight. The number of rounds is fixed, so that it
+    says nothing about the rows that count. Few rows also let a single extreme cell decide, so
+    extreme numbers are cut. Known positives are few by nature, so one per column of the widest
+    feature holder is enough, not two; docs/pu.md has the experiment on what that party could solve
+    its gradients for.
     """
 
     l2: float = 0.01
     refine: int = 0
     max_rounds: int = 10
     tolerance: float = 0.0
-    cut: float = 3.0
     rare_rows_per_column: float = 1.0
+    cut: float = param(
+        3.0, "Numbers are cut this many standard deviations from their column's mean.", gt=0
+    )
 
     def train(
         self,
@@ -70,7 +71,7 @@ class BagLogistic(LogisticRegression):
         rng: np.random.Generator | None = None,
         kept: Checkpoints = NOTHING_KEPT,
     ) -> ModelShare | None:
-        limits = {} if part is None else column_limits(part, self.cut)
+        limits = {} if part is None else find_limits(part, self.cut)
         cut = None if part is None else cut_part(part, limits)
         share = super().train(channel, cut, roles=roles, rng=rng, kept=kept)
         return None if share is None else replace(share, state={**share.state, "limits": limits})
@@ -89,12 +90,10 @@ class BagLogistic(LogisticRegression):
         )
 
     def _program(self, weighted: bool = False) -> Program:
-        program = super()._program(weighted)
-        fields = {name: getattr(program, name) for name in Program.__dataclass_fields__}
-        return _HeavyRows(**fields)
+        return _HeavyRows(**vars(super()._program(weighted)))
 
 
-def column_limits(part: Part, cut: float) -> dict[str, list[float]]:
+def find_limits(part: Part, cut: float) -> dict[str, list[float]]:
     """Where each numeric column is cut, by the party's own rows of the part."""
     table, limits = part.table, {}
     for name in table.features:
@@ -121,8 +120,7 @@ class _HeavyRows(Program):
 
     def width(self, rows: int, stage: int, roles: Roles) -> Width:
         usual = super().width(rows, stage, roles)
-        shares = 3 if usual.row_weights else 2
-        less = _MORE_BITS // shares
+        less = _MORE_BITS // (3 if usual.row_weights else 2)
         return replace(
             usual,
             columns=usual.columns - less,
@@ -136,90 +134,71 @@ class _HeavyRows(Program):
 _MORE_BITS = 6
 
 
-def make_base(base: str | Base) -> Base:
-    """The base of that name, or the given one if its scores are usable."""
-    if isinstance(base, str):
-        if base not in BASES:
-            near = difflib.get_close_matches(base, BASES, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise ConfigError(
-                f"The base parameter of VFPU must be one of {', '.join(BASES)} or an estimator. "
-                f"Got {base!r} instead{hint}"
-            )
-        module, name = BASES[base].split(":")
-        made: Base = getattr(import_module(module), name)(**IN_BAGS.get(base, {}))
-        return made
-    if not isinstance(base, Estimator) or base.scores_are not in ("logit", "probability"):
+# ---- which bases can be used ---------------------------------------------------------------------
+
+
+def make_base(base: str | Estimator) -> Estimator:
+    """The base of that name, or the given one, if its scores are usable."""
+    made = BASES.find(base)(**IN_BAGS.get(base, {})) if isinstance(base, str) else base
+    if made.predicts != "classes":
         raise ConfigError(
             "The base parameter of VFPU must be an estimator whose scores are logits or "
-            f"probabilities. Got {type(base).__name__} instead, which has none; use one of "
-            f"{', '.join(BASES)}."
+            f"probabilities. Got {type(made).__name__} instead, which has none; use one of "
+            f"{', '.join(BASES.names())}."
         )
-    return base
-
-
-def knows_training_scores(base: Base) -> bool:
-    """Whether the label holder has every training row's score anyway."""
-    return base.knows_training_scores
-
-
-def training_scores(base: Any, share: ModelShare) -> Floats:
-    return np.asarray(base.training_scores(share), dtype=np.float64)
-
-
-def work_of(base: Base, feature_holders: int) -> str:
-    """The kind of work that picks the scheme where it was left to "auto"."""
-    if knows_training_scores(base):
-        return "trees"
-    return "linear" if feature_holders == 1 else "linear of many"
-
-
-def check_base(base: Base, roles: Roles) -> None:
-    """Refuse what would only fail in the middle of a run, or show more than it should."""
-    if knows_training_scores(base):
-        return
-    if not isinstance(base, LinearModel):
+    if made.knows_training_scores:
+        return made
+    if not isinstance(made, LogisticRegression):
         raise ConfigError(
-            "The base parameter of VFPU must be a linear model or have a training_scores method. "
-            f"Got {type(base).__name__} instead."
+            "The base parameter of VFPU must be logistic regression or know its training scores. "
+            f"Got {type(made).__name__} instead."
         )
-    if getattr(base, "refine", 0) > 0:
+    if made.refine > 0:
         raise ConfigError(
             "The refine parameter of a logistic base of VFPU must be 0: it would show the label "
-            f"holder a score of every row and bag. Got {getattr(base, 'refine', 0)!r} instead."
+            f"holder a score of every row and bag. Got {made.refine!r} instead."
         )
-    if not scheme(roles.scheme, roles.security).elementwise:
+    return made
+
+
+def check_scheme(base: Estimator, roles: Roles) -> None:
+    """Refuse a scheme that would only fail in the middle of a search."""
+    if not (base.knows_training_scores or make_scheme(roles.scheme, roles.security).elementwise):
         raise ConfigError(
             f"A linear base of VFPU needs a scheme with element-wise products, which "
             f"{roles.scheme!r} has not; use scheme 'auto' or 'paillier'."
         )
 
 
-def votes(base: Base, scores: Floats) -> Floats:
-    """What is averaged over bags: probabilities of trees, logits of linear models."""
-    return np.asarray(expit(scores)) if _votes_by_probability(base) and _logits(base) else scores
+# ---- how scores become votes ---------------------------------------------------------------------
 
 
-def mean_as_logit(base: Base, means: Floats) -> Floats:
-    """The average of votes as a logit, whatever was averaged."""
-    return means if _logits(base) and not _votes_by_probability(base) else finite_logit(means)
+def to_votes(base: Estimator, scores: Floats) -> Floats:
+    """What is averaged over bags: probabilities where training scores are known, else logits."""
+    by_probability = base.knows_training_scores and base.scores_are == "logit"
+    return np.asarray(expit(scores)) if by_probability else scores
 
 
-def mean_logits(base: Base, scores: Floats, voters: Booleans) -> Floats:
+def to_logits(base: Estimator, means: Floats) -> Floats:
+    """Means of votes as logits."""
+    return finite_logit(means) if base.knows_training_scores else means
+
+
+def average_logits(base: Estimator, scores: Floats, voters: Booleans) -> Floats:
     """One logit for each row from the scores of its voters; NaN for a row without one."""
-    return mean_as_logit(base, mean_votes(votes(base, scores), voters))
+    return to_logits(base, average_votes(to_votes(base, scores), voters))
 
 
-def first_models(share: ModelShare, count: int) -> ModelShare:
+def to_probabilities(base: Estimator, members: Sequence[Array], calibration: Calibration) -> Array:
+    """How likely rows are positive, (rows, 1), by the scores of all members' models."""
+    votes = [to_votes(base, scores) for scores in members]
+    total = sum(each.sum(axis=1) for each in votes)
+    count = sum(each.shape[1] for each in votes)
+    return calibration.of_all(to_logits(base, np.asarray(total / count)))[:, None]
+
+
+def average_models(share: ModelShare, count: int) -> ModelShare:
     """A linear share with one model: the mean of the first ones, whose score is their mean."""
     weights = np.asarray(share.state["weights"], dtype=np.float64)
     weights = weights.reshape(-1, share.state["models"])[:, :count].mean(axis=1, keepdims=True)
     return replace(share, state={**share.state, "weights": weights.tolist(), "models": 1})
-
-
-def _logits(base: Base) -> bool:
-    return base.scores_are == "logit"
-
-
-def _votes_by_probability(base: Base) -> bool:
-    return knows_training_scores(base)

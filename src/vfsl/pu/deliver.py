@@ -8,6 +8,7 @@ Learns  the positive holder: ids of people whom it may not know, and how likely 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,7 @@ import pandas as pd
 
 from vfsl.channel import Channel, expect_array
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.parts import Roles
+from vfsl.site import Site
 from vfsl.values import Disclosure, Disclosures
 
 DISCLOSURES: Disclosures = {
@@ -28,19 +29,48 @@ DISCLOSURES: Disclosures = {
 }
 
 
-def deliver_feature_holder(channel: Channel, roles: Roles, agrees: bool) -> None:
-    """Say whether the ids of common rows may go to the positive holder."""
-    channel.within("deliver", DISCLOSURES).send(roles.label_holder, "consent", agrees)
+def deliver_side(
+    site: Site,
+    channel: Channel,
+    positives: str,
+    label_holder: str,
+    consent: Sequence[str],
+    reliable: pd.Series[float] | None = None,
+) -> pd.Series[float] | None:
+    """One party's whole side of the delivery; the positive holder gets scores by id.
+
+    Parameters
+    ----------
+    site : Site
+    channel : Channel
+    positives, label_holder : str
+    consent : sequence of str
+        The parties that agree; each says so for itself.
+    reliable : Series, optional
+        The label holder's reliable positives.
+    """
+    roles, agrees = site.roles(label_holder), site.me in consent
+    if site.me not in (positives, *roles.data_holders):
+        return None
+    with site.records("deliver", channel, {"to": positives, "consent": sorted(consent)}) as outcome:
+        channel = channel.within("deliver", DISCLOSURES)
+        if site.me in roles.feature_holders:
+            channel.send(label_holder, "consent", agrees)
+            return None
+        if reliable is None:
+            reliable = _receive_reliable(channel, label_holder)
+        else:
+            answers = {site.me: agrees}
+            answers |= {party: channel.receive(party, "consent") for party in roles.feature_holders}
+            _send_reliable(channel, positives, reliable, answers)
+        outcome.metrics = {"reliable positives": len(reliable)}
+    return reliable if site.me == positives else None
 
 
-def deliver_label_holder(
-    channel: Channel, roles: Roles, receiver: str, reliable: pd.Series[float], agrees: bool
+def _send_reliable(
+    channel: Channel, receiver: str, reliable: pd.Series[float], answers: Mapping[str, bool]
 ) -> None:
     """Send ids and scores, unless somebody has not agreed."""
-    channel = channel.within("deliver", DISCLOSURES)
-    answers = {channel.me: agrees}
-    for party in roles.feature_holders:
-        answers[party] = channel.receive(party, "consent")
     for party, agreed in answers.items():
         if not agreed:
             raise ConfigError(
@@ -57,22 +87,18 @@ def deliver_label_holder(
     channel.send(receiver, "reliable positives", content)
 
 
-def deliver_positive_holder(channel: Channel, roles: Roles) -> pd.Series[float]:
-    """Receive the reliable positives: scores by id."""
-    sender = roles.label_holder
-    content = channel.within("deliver", DISCLOSURES).receive(sender, "reliable positives")
-    ids = _ids(content, sender)
+def _receive_reliable(channel: Channel, sender: str) -> pd.Series[float]:
+    """Scores by id."""
+    name = "reliable positives"
+    content = channel.receive(sender, name)
+    ids = _read_ids(content, sender)
     scores = expect_array(
-        content.get("scores"),
-        sender=sender,
-        name="reliable positives",
-        holds="float",
-        shape=(len(ids),),
+        content.get("scores"), sender=sender, name=name, holds="float", shape=(len(ids),)
     )
     return pd.Series(np.asarray(scores), index=pd.Index(ids, name="id", dtype=object), name="score")
 
 
-def _ids(content: dict[str, Any], sender: str) -> list[str]:
+def _read_ids(content: dict[str, Any], sender: str) -> list[str]:
     """The ids of the block, each with its length."""
     block: Any = content.get("ids")
     lengths = expect_array(

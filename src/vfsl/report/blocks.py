@@ -4,10 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from vfsl.report.charts import Chart
-from vfsl.report.words import number
+from vfsl.report.words import write_number
+
+
+class Block:
+    """A part of a section; the template draws it by its kind, which is the name of its class."""
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__.lower()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with a place in its menu."""
+
+    id: str
+    title: str
+    lead: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Text(Block):
+    """A paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Heading(Block):
+    """A part of a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Verdict(Block):
+    """The sentence to remember; ``tone`` is good, bad or open."""
+
+    text: str
+    tone: str
+
+
+@dataclass(frozen=True)
+class Notes(Block):
+    """What to beware of."""
+
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Cards(Block):
+    """A few figures: name, value, a word on it."""
+
+    cards: Sequence[tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class Figures(Block):
+    """Charts side by side; those after ``shown`` are folded away."""
+
+    charts: Sequence[Chart]
+    shown: int = 12
+    folded: str = "more charts"
 
 
 @dataclass(frozen=True)
@@ -21,63 +84,9 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Text:
-    """A paragraph."""
-
-    kind: ClassVar[str] = "text"
-    text: str
-    tone: str = ""
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A part of a section."""
-
-    kind: ClassVar[str] = "heading"
-    text: str
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The sentence to remember; ``tone`` is good, bad or open."""
-
-    kind: ClassVar[str] = "verdict"
-    text: str
-    tone: str
-    more: str = ""
-
-
-@dataclass(frozen=True)
-class Notes:
-    """What to beware of."""
-
-    kind: ClassVar[str] = "notes"
-    texts: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Cards:
-    """A few figures: name, value, a word on it."""
-
-    kind: ClassVar[str] = "cards"
-    cards: Sequence[tuple[str, str, str]]
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Charts side by side; those after ``shown`` are folded away."""
-
-    kind: ClassVar[str] = "figures"
-    charts: Sequence[Chart]
-    shown: int = 12
-    folded: str = "more charts"
-
-
-@dataclass(frozen=True)
-class Table:
+class Table(Block):
     """A table; a long one gets a filter, one with a name to fold it by is folded away."""
 
-    kind: ClassVar[str] = "table"
     name: str
     caption: str
     head: Sequence[str]
@@ -85,20 +94,7 @@ class Table:
     folded: str = ""
 
 
-Block = Text | Heading | Verdict | Notes | Cards | Figures | Table
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the page with a place in its menu."""
-
-    id: str
-    title: str
-    lead: str
-    blocks: Sequence[Block]
-
-
-def cell(value: Any, tone: str = "", bar: float | None = None) -> Cell:
+def make_cell(value: Any, tone: str = "", bar: float | None = None) -> Cell:
     """A value as a cell; numbers stand on the right."""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return Cell(number(value), tone, bar, numeric or value is None)
+    return Cell(write_number(value), tone, bar, numeric or value is None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from vfsl.report.blocks import (
@@ -16,10 +17,18 @@ from vfsl.report.blocks import (
     Table,
     Text,
     Verdict,
-    cell,
+    make_cell,
 )
-from vfsl.report.charts import Chart, Dot, Series, dots, histogram, levels, line
-from vfsl.report.words import counted, is_number, number, percent
+from vfsl.report.charts import (
+    Chart,
+    Dot,
+    Series,
+    draw_dots,
+    draw_histogram,
+    draw_levels,
+    draw_lines,
+)
+from vfsl.report.words import is_number, write_count, write_number, write_percent
 
 Step = Mapping[str, Any]
 
@@ -29,7 +38,10 @@ _TONES = {"use": "good", "use with care": "warn", "no better than mean": "bad"}
 _REAL, _MADE = "known cells", "completed cells"
 
 
-def completion(steps: Sequence[Step]) -> Section | None:
+# ---- completion -----------------------------------------------------------------------------
+
+
+def describe_completion(steps: Sequence[Step]) -> Section | None:
     """Where each column went, how good it is, and how it looks."""
     chosen = [step for step in steps if step["name"] == "completion" and step["details"]]
     if not chosen:
@@ -38,94 +50,27 @@ def completion(steps: Sequence[Step]) -> Section | None:
     for step in chosen:
         details = step["details"]
         verdicts = details.get("verdicts") or {}
-        blocks.append(
-            Cards(
-                [
-                    ("columns", number(len(details.get("quality") or [])), "completed"),
-                    ("rows", number(details.get("rows")), f"that {details.get('missing')} lacks"),
-                    ("to use", number(verdicts.get("use")), "columns clearly better than a mean"),
-                    ("with care", number(verdicts.get("use with care")), "columns a little better"),
-                    (
-                        "no better",
-                        number(verdicts.get("no better than mean")),
-                        "columns: their mean says as much",
-                    ),
-                ]
-            )
-        )
-        charts = [*_routing(details), *_confidence(details)]
-        if charts:
-            blocks.append(Figures(charts))
-        blocks += _quality(details)
-        shapes = [chart for one in details.get("distributions") or [] for chart in _shape(one)]
-        if shapes:
-            blocks.append(Heading("Known and completed cells, column by column"))
-            blocks.append(
-                Text(
-                    "Completed cells are best guesses, so they are narrower than the known ones; a "
-                    "shape that is shifted, not just narrower, is a reason to look. Bins stand for "
-                    "ten rows or more."
-                )
-            )
-            left = len(details.get("quality") or []) - len(details["distributions"])
-            blocks.append(Figures(shapes, folded=f"{len(shapes) - 12} more columns"))
-            if left > 0:
-                blocks.append(Text(f"{counted(left, 'further column')} are in the table only."))
-        blocks += _moved(steps)
+        columns = len(details.get("quality") or [])
+        use, care, bad = (write_number(verdicts.get(name)) for name in _TONES)
+        cards = [
+            ("columns", write_number(columns), "completed"),
+            ("rows", write_number(details.get("rows")), f"that {details.get('missing')} lacks"),
+            ("to use", use, "columns that are clearly better than a mean"),
+            ("with care", care, "columns that are a little better"),
+            ("no better", bad, "columns whose mean says as much"),
+        ]
+        blocks.append(Cards(cards))
+        charts = [*_draw_routing(details), *_draw_confidence(details)]
+        blocks += [Figures(charts)] if charts else []
+        blocks += _tabulate_quality(details)
+        blocks += _show_shapes(details, columns)
+        blocks += _describe_shift(steps)
         blocks += [Notes(step["notes"])] if step["notes"] else []
     lead = "Columns that one party lacks for the rows that only the other one has (FedPSG)."
     return Section("completion", "Completion", lead, blocks)
 
 
-def gain(steps: Sequence[Step]) -> Section | None:
-    """Whether all this helps, against doing without."""
-    blocks: list[Block] = []
-    for step in steps:
-        details = step["details"]
-        if step["name"] == "downstream" and details.get("ways"):
-            blocks += _ways(details)
-        if step["name"] == "evaluate" and details.get("metrics"):
-            blocks += _measured(details)
-    if not blocks:
-        return None
-    return Section("gain", "Gain", "What it is worth, against doing without.", blocks)
-
-
-def tone_of(low: Any, high: Any) -> str:
-    """What the bounds of a gain say."""
-    if is_number(low) and low > 0:
-        return "good"
-    return "bad" if is_number(high) and high < 0 else "open"
-
-
-def verdicts(details: Mapping[str, Any]) -> list[Verdict]:
-    """What a comparison of ways says, each sentence in the colour of its bounds."""
-    return [
-        Verdict(one["text"], tone_of(one.get("low"), one.get("high")))
-        for one in details.get("verdicts") or []
-    ]
-
-
-def judged_tone(details: Mapping[str, Any]) -> str:
-    """What the gains of an evaluation say, by the best model on the first measure."""
-    gains = [one for one in details.get("gains") or [] if is_number(one.get("value"))]
-    gains = [one for one in gains if one["measure"] == gains[0]["measure"]]
-    if not gains:
-        return "open"
-    best = max(gains, key=lambda one: one["value"])
-    return tone_of(best.get("low"), best.get("high"))
-
-
-def advised(details: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The line of the way that is advised: the blend, else the last one."""
-    ways = details["ways"]
-    return next((one for one in ways if one["way"] == "blend"), ways[-1])
-
-
-# ---- completion -----------------------------------------------------------------------------
-
-
-def _routing(details: Mapping[str, Any]) -> list[Chart]:
+def _draw_routing(details: Mapping[str, Any]) -> list[Chart]:
     routes = [
         one
         for one in details.get("routing") or []
@@ -134,35 +79,31 @@ def _routing(details: Mapping[str, Any]) -> list[Chart]:
     if not routes:
         return []
     routes = sorted(routes, key=lambda one: -one["measure"])
-    by_skill = routes[0]["by"] == "skill"
-    measure = "skill: share of the mean's squared error removed" if by_skill else "association μ"
-    title = "Routing by skill" if by_skill else "Routing: association μ against τ"
-    threshold = routes[0]["threshold"]
-    rule = (
-        ("0: no better than the mean", 0.0) if by_skill else (f"τ = {number(threshold)}", threshold)
-    )
+    if routes[0]["by"] == "skill":
+        title, measure = "Routing by skill", "skill: fraction of the mean's squared error removed"
+        rule = ("0: no better than the mean", 0.0)
+    else:
+        title, measure = "Routing: association μ against τ", "association μ"
+        rule = (f"τ = {write_number(routes[0]['threshold'])}", routes[0]["threshold"])
     note = (
-        "Columns that the other party's data predict go to the federated model, the rest are "
+        "Columns that the other party's data predict go to the federated model; the others are "
         "completed locally."
     )
     if len(routes) > _MOST_NAMES:
         points = [(place + 1.0, one["measure"]) for place, one in enumerate(routes)]
         series = [Series("columns, best first", points)]
-        return [line(title, series, x="column, best first", y="measure", rule=rule, note=note)]
-    lines = [
-        Dot(
-            one["column"],
-            one["measure"],
-            tone=1 if one["route"] == "high" else 2,
-            more="federated model" if one["route"] == "high" else "local",
-        )
-        for one in routes
-    ]
-    legend = (("federated model", 1), ("local", 2))
-    return [dots(title, lines, x=measure, rule=rule, legend=legend, note=note)]
+        return [
+            draw_lines(title, series, x="column, best first", y="measure", rule=rule, note=note)
+        ]
+    federated, local = ("federated model", 1), ("local", 2)
+    lines = []
+    for one in routes:
+        name, tone = federated if one["route"] == "high" else local
+        lines.append(Dot(one["column"], one["measure"], tone=tone, more=name))
+    return [draw_dots(title, lines, x=measure, rule=rule, legend=(federated, local), note=note)]
 
 
-def _confidence(details: Mapping[str, Any]) -> list[Chart]:
+def _draw_confidence(details: Mapping[str, Any]) -> list[Chart]:
     found = details.get("confidence") or []
     if not found:
         return []
@@ -173,94 +114,144 @@ def _confidence(details: Mapping[str, Any]) -> list[Chart]:
             one["low"],
             one["high"],
             1 if one["round"] != "0" else 2,
-            counted(one["cells"], "cell"),
+            write_count(one["cells"], "cell"),
         )
         for one in found
     ]
-    note = "Mean and middle half of the cells that each round labelled; later rounds are less sure."
-    return [dots("Confidence by round", lines, x="confidence", note=note)]
+    note = (
+        "The mean and the middle half of the cells that each round labelled; later rounds are less "
+        "sure."
+    )
+    return [draw_dots("Confidence by round", lines, x="confidence", note=note)]
 
 
-def _quality(details: Mapping[str, Any]) -> list[Block]:
+def _tabulate_quality(details: Mapping[str, Any]) -> list[Block]:
     found = details.get("quality") or []
     if not found:
         return []
     head = "column,kind,route,model,skill,± error,RMSE / dev.,accuracy,shape,coverage,verdict"
-    rows = [_quality_row(one) for one in found]
-    rows += [_baseline_row(one) for one in details.get("baselines") or []]
+    rows = [_list_quality(one) for one in found]
+    rows += [_list_baseline(one) for one in details.get("baselines") or []]
     caption = (
-        "Quality on common rows that the models did not see. Skill 0 is the mean (mode) and 1 is "
-        "perfect; the last lines are means over columns, beside mean fill and hot-deck, a random "
-        "known cell. Coverage is of intervals that promise 90 % unless set otherwise."
+        "Quality on common rows that the models did not see. A skill of 0 is that of the mean (or "
+        "mode), 1 is perfect. The last lines are means over columns, beside filling in the mean "
+        "and hot-deck, a random known cell. Coverage is that of intervals that promise 90 % unless "
+        "set otherwise."
     )
     return [Table("quality", caption, head.split(","), rows)]
 
 
-def _quality_row(one: Mapping[str, Any]) -> list[Cell]:
-    verdict = one.get("verdict", "")
-    skill = one.get("skill")
-    worse = is_number(skill) and skill < 0
-    constant = one.get("route") == "constant"
+def _list_quality(one: Mapping[str, Any]) -> list[Cell]:
+    verdict, skill = one.get("verdict", ""), one.get("skill")
+    tone = _TONES.get(verdict, "")
+    if one.get("route") == "constant":
+        verdict, tone = "constant", ""
+    bar = min(max(skill, 0.0), 1.0) if is_number(skill) else None
     return [
-        cell(one["column"]),
-        cell(one.get("kind")),
-        cell(one.get("route")),
-        cell(one.get("model")),
-        cell(
-            skill, "bad" if worse else "", min(max(skill, 0.0), 1.0) if is_number(skill) else None
+        *(make_cell(one.get(name)) for name in ("column", "kind", "route", "model")),
+        make_cell(skill, "bad" if is_number(skill) and skill < 0 else "", bar),
+        *(
+            make_cell(one.get(name))
+            for name in ("skill error", "rmse / deviation", "accuracy", "shape")
         ),
-        cell(one.get("skill error")),
-        cell(one.get("rmse / deviation")),
-        cell(one.get("accuracy")),
-        cell(one.get("shape")),
-        Cell(percent(one.get("coverage")), numeric=True),
-        cell("constant" if constant else verdict, "" if constant else _TONES.get(verdict, "")),
+        Cell(write_percent(one.get("coverage")), numeric=True),
+        make_cell(verdict, tone),
     ]
 
 
-def _baseline_row(one: Mapping[str, Any]) -> list[Cell]:
-    named = "mean of this run" if one["method"] == "this run" else one["method"]
-    blank = cell("")
-    values = [
-        cell(one.get(name) if name in one else "")
-        for name in ("skill", "rmse / deviation", "accuracy", "shape")
-    ]
-    line = [cell(named), blank, blank, blank, values[0], blank, *values[1:], blank, blank]
-    return [Cell(part.text, "base", part.bar, part.numeric) for part in line]
+def _list_baseline(one: Mapping[str, Any]) -> list[Cell]:
+    name = "mean of this run" if one["method"] == "this run" else one["method"]
+    skill, *others = (
+        one.get(name, "") for name in ("skill", "rmse / deviation", "accuracy", "shape")
+    )
+    values = (name, "", "", "", skill, "", *others, "", "")
+    return [replace(make_cell(value), tone="base") for value in values]
 
 
-def _shape(one: Mapping[str, Any]) -> list[Chart]:
-    counts = one.get("counts")
-    if not counts:
+def _show_shapes(details: Mapping[str, Any], columns: int) -> list[Block]:
+    """Known beside completed cells of every column that has enough rows to show."""
+    shapes = []
+    for one in details.get("distributions") or []:
+        if one.get("counts"):
+            groups = dict(zip((_REAL, _MADE), one["counts"], strict=True))
+            if "levels" in one:
+                shapes.append(draw_levels(one["column"], one["levels"], groups))
+            else:
+                shapes.append(draw_histogram(one["column"], one["edges"], groups, x=one["column"]))
+    if not shapes:
         return []
-    groups = dict(zip((_REAL, _MADE), counts, strict=True))
-    if "levels" in one:
-        return [levels(one["column"], one["levels"], groups)]
-    return [histogram(one["column"], one["edges"], groups, x=one["column"])]
+    text = (
+        "Completed cells are best guesses, so they are narrower than the known ones; a shape that "
+        "is shifted, not just narrower, is a reason to look. Each bin stands for ten rows or more."
+    )
+    folded = write_count(len(shapes) - 12, "more column")
+    blocks: list[Block] = [Heading("Known and completed cells, column by column")]
+    blocks += [Text(text), Figures(shapes, folded=folded)]
+    left = columns - len(details["distributions"])
+    if left > 0:
+        are = "is" if left == 1 else "are"
+        blocks.append(Text(f"{write_count(left, 'further column')} {are} in the table only."))
+    return blocks
 
 
-def _moved(steps: Sequence[Step]) -> list[Block]:
+def _describe_shift(steps: Sequence[Step]) -> list[Block]:
     found = [step["metrics"] for step in steps if step["name"] == "shift"]
     values = [one.get("auc of common against remaining rows") for one in found]
     values = [value for value in values if is_number(value)]
     if not values:
         return []
-    said = "hardly differ" if values[-1] < 0.6 else "differ, so intervals were weighed"
-    return [
-        Text(
-            f"Common and remaining rows {said}: a model tells them apart with AUC {values[-1]:.2f}."
-        )
-    ]
+    how = "hardly differ" if values[-1] < 0.6 else "differ, so intervals were weighted"
+    text = f"Common and remaining rows {how}: a model tells them apart with AUC {values[-1]:.2f}."
+    return [Text(text)]
 
 
 # ---- gain -----------------------------------------------------------------------------------
 
 
-def _ways(details: Mapping[str, Any]) -> list[Block]:
-    measure, ways = details["measure"], details["ways"]
-    best = advised(details)
+def describe_gain(steps: Sequence[Step]) -> Section | None:
+    """Whether all this helps, against doing without."""
     blocks: list[Block] = []
-    blocks += verdicts(details)
+    for step in steps:
+        details = step["details"]
+        if step["name"] == "downstream" and details.get("ways"):
+            blocks += _compare_ways(details)
+        if step["name"] == "evaluate" and details.get("metrics"):
+            blocks += _describe_evaluation(details)
+    if not blocks:
+        return None
+    return Section("gain", "Gain", "What it is worth, compared with doing without.", blocks)
+
+
+def list_verdicts(details: Mapping[str, Any]) -> list[Verdict]:
+    """What a comparison of ways says, each sentence in the colour of its bounds."""
+    return [
+        Verdict(one["text"], judge_bounds(one.get("low"), one.get("high")))
+        for one in details.get("verdicts") or []
+    ]
+
+
+def judge_gains(details: Mapping[str, Any]) -> str:
+    """What the gains of an evaluation say, by the best model on the first measure."""
+    gains = [one for one in details.get("gains") or [] if is_number(one.get("value"))]
+    gains = [one for one in gains if one["measure"] == gains[0]["measure"]]
+    if not gains:
+        return "open"
+    best = max(gains, key=lambda one: one["value"])
+    return judge_bounds(best.get("low"), best.get("high"))
+
+
+def judge_bounds(low: Any, high: Any) -> str:
+    """What the bounds of a gain say: good, bad or open."""
+    if is_number(low) and low > 0:
+        return "good"
+    return "bad" if is_number(high) and high < 0 else "open"
+
+
+def _compare_ways(details: Mapping[str, Any]) -> list[Block]:
+    measure, ways = details["measure"], details["ways"]
+    # What is advised: the blend, else the last one.
+    best = next((one for one in ways if one["way"] == "blend"), ways[-1])
+    blocks: list[Block] = [*list_verdicts(details)]
     if details.get("advice"):
         blocks.append(Text(details["advice"]))
     alone = next((one for one in ways if "gain" not in one), None)
@@ -269,42 +260,41 @@ def _ways(details: Mapping[str, Any]) -> list[Block]:
         Dot(one["way"], one["score"], one["low"], one["high"], 3 if one is best else 1)
         for one in order
     ]
-    rule = (f"{alone['way']}: {number(alone['score'])}", alone["score"]) if alone else None
-    charts = [dots(f"Held-out {measure} of each way", lines, x=measure, rule=rule)]
+    rule = (f"{alone['way']}: {write_number(alone['score'])}", alone["score"]) if alone else None
+    charts = [draw_dots(f"Held-out {measure} of each way", lines, x=measure, rule=rule)]
     gains = [one for one in order if "gain" in one]
     if gains and alone:
         lines = [
             Dot(one["way"], one["gain"], one["gain low"], one["gain high"], 3 if one is best else 1)
             for one in gains
         ]
-        title = f"Gain over {alone['way']}"
-        rule = ("no gain", 0.0)
         note = "Intervals of gains are narrower than those of scores: the rows are the same."
-        charts.append(dots(title, lines, x=f"{measure} gained", rule=rule, note=note))
+        title, rule = f"Gain over {alone['way']}", ("no gain", 0.0)
+        charts.append(draw_dots(title, lines, x=f"{measure} gained", rule=rule, note=note))
     blocks.append(Figures(charts))
     weights = details.get("weights") or {}
     rows = [
         [
-            cell(one["way"]),
-            cell(one["score"]),
-            cell(_range(one, "low", "high")),
-            cell(one.get("gain", "")),
-            cell(_range(one, "gain low", "gain high")),
-            Cell(percent(weights[one["way"]]) if one["way"] in weights else "", numeric=True),
+            make_cell(one["way"]),
+            make_cell(one["score"]),
+            make_cell(_write_range(one, "low", "high")),
+            make_cell(one.get("gain", "")),
+            make_cell(_write_range(one, "gain low", "gain high")),
+            Cell(write_percent(weights[one["way"]]) if one["way"] in weights else "", numeric=True),
         ]
         for one in order
     ]
-    caption = f"By {number(details.get('rows'))} held-out common rows; intervals hold 95 %."
+    held_out = write_count(details.get("rows"), "held-out common row")
+    caption = f"Measured on {held_out}, with 95 % intervals."
     head = ("way to train", measure, "interval", "gain", "interval", "in the blend")
-    blocks.append(Table("ways", caption, head, rows))
-    return blocks
+    return [*blocks, Table("ways", caption, head, rows)]
 
 
-def _measured(details: Mapping[str, Any]) -> list[Block]:
+def _describe_evaluation(details: Mapping[str, Any]) -> list[Block]:
     found = details["metrics"]
     blocks: list[Block] = [Heading("Evaluation")]
     if details.get("verdict"):
-        blocks.append(Verdict(str(details["verdict"]), judged_tone(details)))
+        blocks.append(Verdict(str(details["verdict"]), judge_gains(details)))
     charts = []
     for measure in dict.fromkeys(str(one["measure"]) for one in found):
         lines = [
@@ -312,7 +302,7 @@ def _measured(details: Mapping[str, Any]) -> list[Block]:
             for one in found
             if str(one["measure"]) == measure
         ]
-        charts.append(dots(measure, lines, x=measure))
+        charts.append(draw_dots(measure, lines, x=measure))
     gains = details.get("gains") or []
     for measure, over in dict.fromkeys((one["measure"], one["over"]) for one in gains):
         lines = [
@@ -320,25 +310,23 @@ def _measured(details: Mapping[str, Any]) -> list[Block]:
             for one in gains
             if (one["measure"], one["over"]) == (measure, over)
         ]
-        title = f"{measure}: better than {over} by"
-        charts.append(dots(title, lines, x=f"better by, {measure}", rule=("no better", 0.0)))
+        title, x = f"{measure}: how much better than {over}", f"better by, {measure}"
+        charts.append(draw_dots(title, lines, x=x, rule=("no better", 0.0)))
     blocks.append(Figures(charts))
     rows = [
         [
-            cell(str(one["model"])),
-            cell(str(one["measure"])),
-            cell(one["value"]),
-            cell(_range(one, "low", "high")),
+            make_cell(str(one["model"])),
+            make_cell(str(one["measure"])),
+            make_cell(one["value"]),
+            make_cell(_write_range(one, "low", "high")),
         ]
         for one in found
     ]
-    blocks.append(
-        Table("evaluation", "All measures.", ("model", "measure", "value", "interval"), rows)
-    )
-    return blocks
+    head = ("model", "measure", "value", "interval")
+    return [*blocks, Table("evaluation", "All measures.", head, rows)]
 
 
-def _range(one: Mapping[str, Any], low: str, high: str) -> str:
+def _write_range(one: Mapping[str, Any], low: str, high: str) -> str:
     if not is_number(one.get(low)) or not is_number(one.get(high)):
         return ""
-    return f"{number(one[low])} to {number(one[high])}"
+    return f"{write_number(one[low])} to {write_number(one[high])}"

@@ -7,6 +7,18 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 NOTHING = "–"
+# The reasons that steps record as one word or two; longer ones speak for themselves.
+_STOPS = {
+    "outer": "all iterations were done",
+    "hidden": "the promoted rows reach half of the positives that are estimated to be hidden",
+    "stable": "the ranking of the unlabelled rows did not change any more",
+    "sizes": "one more batch would leave fewer unlabelled rows than positives",
+    "converged": "it had converged",
+    "precision": "its precision allowed no further step",
+    "max_rounds": "it had reached the maximum number of rounds",
+    "all rounds": "all rounds were done",
+    "all trees": "all trees were grown",
+}
 
 
 def readable_bytes(count: int) -> str:
@@ -26,8 +38,8 @@ def is_number(value: Any) -> TypeGuard[float]:
     return math.isfinite(value)
 
 
-def number(value: Any, digits: int = 3) -> str:
-    """A whole number with separators, another one with so many digits; text as it is."""
+def write_number(value: Any, digits: int = 3) -> str:
+    """Whole numbers with separators, others with this many digits; text as it is."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return NOTHING
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -48,24 +60,24 @@ def _digits(value: float, digits: int) -> str:
     return f"{value:.{digits if size < 1 else digits - 1}f}"
 
 
-def rounded(value: Any) -> str:
+def write_rounded(value: Any) -> str:
     """A value for a line or a table of text: three significant digits, nothing for None."""
     if value is None:
         return ""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def bound(value: float) -> str:
-    """A round number without digits that say nothing: 5,000, 0.25."""
+def write_bound(value: float) -> str:
+    """A round number without digits that say nothing: 5,000 or 0.25."""
     return f"{value:,.6g}".replace("-", "−") if abs(value) < 1e7 else f"{value:.4g}"
 
 
-def percent(share: Any, digits: int = 0) -> str:
+def write_percent(fraction: Any, digits: int = 0) -> str:
     """0.123 as "12 %"."""
-    return f"{share:.{digits}%}".replace("%", " %") if is_number(share) else NOTHING
+    return f"{fraction:.{digits}%}".replace("%", " %") if is_number(fraction) else NOTHING
 
 
-def seconds(value: Any) -> str:
+def write_seconds(value: Any) -> str:
     """0.12 s, 45 s, 3 min 20 s, 2 h 5 min."""
     if not is_number(value):
         return NOTHING
@@ -79,24 +91,30 @@ def seconds(value: Any) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def counted(value: Any, singular: str, plural: str | None = None) -> str:
+def write_count(value: Any, singular: str, plural: str | None = None) -> str:
     """'1 row', '2,000 rows'."""
-    return f"{number(value)} {singular if value == 1 else plural or singular + 's'}"
+    return f"{write_number(value)} {singular if value == 1 else plural or singular + 's'}"
 
 
-def listed(names: Sequence[str]) -> str:
+def describe_stop(reason: str) -> str:
+    """Why a step ended, as people say it: 'stopped because it had converged'."""
+    known = _STOPS.get(reason)
+    return f"stopped: {reason}" if known is None else f"stopped because {known}"
+
+
+def write_list(names: Sequence[str]) -> str:
     """'A', 'A and B', 'A, B and C'."""
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def when(created: str) -> str:
-    """A moment as in records, to the minute: 2026-11-16 02:22 UTC."""
+def write_moment(created: str) -> str:
+    """A time from a record, to the minute: 2026-11-16 02:22 UTC."""
     zone = " UTC" if created.endswith("+00:00") else ""
     return created[:16].replace("T", " ") + zone if len(created) > 16 else created
 
 
 def shorten(text: str, most: int) -> str:
-    """At most so many characters, the end of longer texts being a sign."""
+    """At most this many characters; an ellipsis ends a longer text."""
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"

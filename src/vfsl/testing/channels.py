@@ -33,6 +33,7 @@ from vfsl.errors import (
     UnsupportedValue,
     VfslError,
 )
+from vfsl.testing.claims import require
 from vfsl.values import Aggregate, Ciphertext, Disclosure, Disclosures
 
 TALK: Disclosures = {
@@ -55,58 +56,40 @@ class Runner(Protocol):
     ) -> dict[str, Any]: ...
 
 
-def _require(holds: bool, sentence: str) -> None:
-    if not holds:
-        raise AssertionError(sentence)
-
-
-def _expect_error(
+def _require_error(
     kind: type[VfslError], party: str | None, run: Callable[[], object], *words: str
 ) -> None:
+    """The run must end in that error, which names the party and mentions the words."""
     try:
         run()
     except kind as error:
         named = getattr(error, "party", None)
-        _require(party is None or named == party, f"{error!r} names {named!r}, not {party!r}.")
+        require(party is None or named == party, f"{error!r} names {named!r}, not {party!r}.")
         for word in words:
-            _require(word in str(error), f"{str(error)!r} does not mention {word!r}.")
+            require(word in str(error), f"{str(error)!r} does not mention {word!r}.")
         return
     raise AssertionError(f"{kind.__name__} was expected, but nothing was raised.")
 
 
-def _samples() -> list[Any]:
+def _make_samples() -> list[Any]:
     """One of everything that may cross a channel."""
     arrays = [
         np.arange(6, dtype=t).reshape(2, 3) for t in ("i1", "u2", "i4", "u8", "f4", "f8", ">f8")
     ]
-    plain: list[Any] = [
-        None,
-        True,
-        False,
-        0,
-        -1,
-        2**4000,
-        1.5,
-        float("inf"),
-        "",
-        "Ü 木",
-        b"",
-        b"\0\xff",
-    ]
+    numbers: list[Any] = [None, True, False, 0, -1, 2**4000, 1.5, float("inf")]
+    texts: list[Any] = ["", "Ü 木", b"", b"\0\xff"]
     nested: dict[str, Any] = {"list": [1, [2.5, "x"]], "empty": {}, "none": None}
     shapes = [np.zeros((0, 3)), np.array(7), np.array([True, False]), np.arange(10)[::2]]
-    return [*plain, nested, *arrays, *shapes, Ciphertext(np.arange(3)), Aggregate({"sum": 4})]
+    wrapped = [Ciphertext(np.arange(3)), Aggregate({"sum": 4})]
+    return [*numbers, *texts, nested, *arrays, *shapes, *wrapped]
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
-        return (
-            isinstance(other, np.ndarray)
-            and one.shape == other.shape
-            and bool((one == other).all())
-        )
+        same_shape = isinstance(other, np.ndarray) and one.shape == other.shape
+        return same_shape and bool((one == other).all())
     if hasattr(one, "payload"):
-        return type(one) is type(other) and _same(one.payload, other.payload)
+        return type(one) is type(other) and _is_same(one.payload, other.payload)
     return type(one) is type(other) and bool(one == other)
 
 
@@ -121,38 +104,52 @@ def _receive_all(count: int, name: str, sender: str, channel: Channel) -> list[A
     return [channel.receive(sender, name) for _ in range(count)]
 
 
+def _sleep(seconds: float, channel: Channel) -> None:
+    time.sleep(seconds)
+
+
+def _one_way(
+    values: list[Any],
+    name: str = "number",
+    *,
+    to: str = "B",
+    count: int | None = None,
+    awaited: str | None = None,
+) -> dict[str, Player]:
+    """A sends values to B, who receives all of them, or another number, or under another name."""
+    wanted = len(values) if count is None else count
+    return {
+        "A": partial(_send_all, values, name, to),
+        "B": partial(_receive_all, wanted, awaited or name, "A"),
+    }
+
+
 def keeps_order(run: Runner) -> None:
     """Messages of one sender arrive in the order in which they were sent."""
-    roles: dict[str, Player] = {
-        "A": partial(_send_all, list(range(200)), "number", "B"),
-        "B": partial(_receive_all, 200, "number", "A"),
-    }
-    _require(run(roles)["B"] == list(range(200)), "The messages came in another order.")
+    came = run(_one_way(list(range(200))))["B"]
+    require(came == list(range(200)), "The messages came in another order.")
 
 
 def carries_every_type(run: Runner) -> None:
     """Every allowed value arrives equal and of its own type; arrays arrive read-only."""
-    samples = _samples()
-    roles: dict[str, Player] = {
-        "A": partial(_send_all, samples, "anything", "B"),
-        "B": partial(_receive_and_try_writing, len(samples)),
-    }
+    samples = _make_samples()
+    roles = _one_way(samples, "anything") | {"B": partial(_receive_and_inspect, len(samples))}
     for sent, came in zip(samples, run(roles)["B"], strict=True):
-        _require(_same(sent, came), f"{sent!r} arrived as {came!r}.")
+        require(_is_same(sent, came), f"{sent!r} arrived as {came!r}.")
 
 
-def _receive_and_try_writing(count: int, channel: Channel) -> list[Any]:
+def _receive_and_inspect(count: int, channel: Channel) -> list[Any]:
     values = _receive_all(count, "anything", "A", channel)
     for value in values:
-        if isinstance(value, np.ndarray):
-            _require(not value.flags.writeable, "A received array can be written to.")
+        fixed = not isinstance(value, np.ndarray) or not value.flags.writeable
+        require(fixed, "A received array can be written to.")
     return values
 
 
 def copies_what_it_sends(run: Runner) -> None:
     """What the sender does to an array afterwards does not reach the receiver."""
     roles: dict[str, Player] = {"A": _send_then_change, "B": partial(_receive_all, 1, "array", "A")}
-    _require(_same(run(roles)["B"][0], np.arange(5)), "The receiver saw a later change.")
+    require(_is_same(run(roles)["B"][0], np.arange(5)), "The receiver saw a later change.")
 
 
 def _send_then_change(channel: Channel) -> None:
@@ -164,9 +161,9 @@ def _send_then_change(channel: Channel) -> None:
 def nests_scopes(run: Runner) -> None:
     """The same name in two scopes is two messages."""
     roles: dict[str, Player] = {"A": _send_in_scopes, "B": _receive_in_scopes}
-    _require(run(roles)["B"] == [1, 2], "Scopes collide.")
+    require(run(roles)["B"] == [1, 2], "Scopes collide.")
     wrong: dict[str, Player] = {"A": _send_in_scopes, "B": partial(_receive_all, 1, "number", "A")}
-    _expect_error(NameMismatch, "A", partial(run, wrong), "bag 0/round 1/number")
+    _require_error(NameMismatch, "A", partial(run, wrong), "bag 0/round 1/number")
 
 
 def _send_in_scopes(channel: Channel) -> None:
@@ -182,83 +179,50 @@ def _receive_in_scopes(channel: Channel) -> list[Any]:
 
 def reports_another_name(run: Runner) -> None:
     """A message with another name than the one waited for is an error that quotes both."""
-    roles: dict[str, Player] = {
-        "A": partial(_send_all, [1], "number", "B"),
-        "B": partial(_receive_all, 1, "anything", "A"),
-    }
-    _expect_error(
-        NameMismatch, "A", partial(run, roles), "'contract/number'", "'contract/anything'"
-    )
+    roles = _one_way([1], awaited="anything")
+    words = ("'contract/number'", "'contract/anything'")
+    _require_error(NameMismatch, "A", partial(run, roles), *words)
 
 
 def refuses_undeclared_names(run: Runner) -> None:
     """A name that the protocol did not declare cannot be sent, nor waited for."""
-    roles: dict[str, Player] = {
-        "A": partial(_send_all, [1], "gossip", "B"),
-        "B": partial(_receive_all, 1, "number", "A"),
-    }
-    _expect_error(UndeclaredMessage, "B", partial(run, roles), "gossip")
-    roles = {
-        "A": partial(_send_all, [1], "number", "B"),
-        "B": partial(_receive_all, 1, "gossip", "A"),
-    }
-    _expect_error(UndeclaredMessage, "A", partial(run, roles), "gossip")
+    sent, awaited = _one_way([1], "gossip", awaited="number"), _one_way([1], awaited="gossip")
+    _require_error(UndeclaredMessage, "B", partial(run, sent), "gossip")
+    _require_error(UndeclaredMessage, "A", partial(run, awaited), "gossip")
 
 
 def refuses_other_types(run: Runner) -> None:
     """A raw array cannot go where a ciphertext is declared."""
-    roles: dict[str, Player] = {
-        "A": partial(_send_all, [np.arange(3)], "secret", "B"),
-        "B": partial(_receive_all, 1, "secret", "A"),
-    }
-    _expect_error(UndeclaredMessage, "B", partial(run, roles), "Ciphertext", "ndarray")
+    roles = _one_way([np.arange(3)], "secret")
+    _require_error(UndeclaredMessage, "B", partial(run, roles), "Ciphertext", "ndarray")
 
 
 def refuses_foreign_values(run: Runner) -> None:
     """Objects, text arrays, sets and non-text keys do not cross a channel."""
     for value in (np.array([object()]), np.array(["x"]), {1, 2}, {1: 2}, 1j, "\ud800"):
-        roles: dict[str, Player] = {
-            "A": partial(_send_all, [value], "anything", "B"),
-            "B": partial(_receive_all, 1, "anything", "A"),
-        }
-        _expect_error(UnsupportedValue, None, partial(run, roles))
+        _require_error(UnsupportedValue, None, partial(run, _one_way([value], "anything")))
 
 
 def refuses_oversized_messages(run: Runner) -> None:
     """A message over the limit is refused before it is sent."""
-    roles: dict[str, Player] = {
-        "A": partial(_send_all, [np.zeros(2000)], "array", "B"),
-        "B": partial(_receive_all, 1, "array", "A"),
-    }
-    _expect_error(UnsupportedValue, None, partial(run, roles, max_bytes=10_000), "10000")
+    roles = _one_way([np.zeros(2000)], "array")
+    _require_error(UnsupportedValue, None, partial(run, roles, max_bytes=10_000), "10000")
 
 
 def refuses_unknown_peers(run: Runner) -> None:
     """A party that is not part of the run cannot be addressed."""
-    roles: dict[str, Player] = {
-        "A": partial(_send_all, [1], "number", "Z"),
-        "B": partial(_receive_all, 1, "number", "A"),
-    }
-    _expect_error(ChannelError, "Z", partial(run, roles), "'B'")
+    _require_error(ChannelError, "Z", partial(run, _one_way([1], to="Z")), "'B'")
 
 
 def reports_a_closed_peer(run: Runner) -> None:
     """Waiting for a party that has ended is an error that names it, after its last message."""
-    roles: dict[str, Player] = {
-        "A": partial(_send_all, [1, 2], "number", "B"),
-        "B": partial(_receive_all, 3, "number", "A"),
-    }
-    _expect_error(PeerClosed, "A", partial(run, roles), "contract/number")
+    _require_error(PeerClosed, "A", partial(run, _one_way([1, 2], count=3)), "contract/number")
 
 
 def reports_unread_messages(run: Runner) -> None:
     """A message that nobody received is an error: the roles do not fit each other."""
-    roles: dict[str, Player] = {
-        "A": partial(_send_all, [1, 2], "number", "B"),
-        "B": partial(_receive_all, 1, "number", "A"),
-    }
     # A transport may notice at the sender (the peer has gone) or at the receiver (unread).
-    _expect_error(ChannelError, None, partial(run, roles))
+    _require_error(ChannelError, None, partial(run, _one_way([1, 2], count=1)))
 
 
 def reports_a_failed_peer(run: Runner) -> None:
@@ -269,11 +233,11 @@ def reports_a_failed_peer(run: Runner) -> None:
             "B": partial(_note_failure, folder, "A"),
             "C": partial(_note_failure, folder, "B"),
         }
-        _expect_error(DataError, None, partial(run, roles), "private detail")
+        _require_error(DataError, None, partial(run, roles), "private detail")
         for party in ("B", "C"):
             heard = (Path(folder) / party).read_text()
-            _require(heard.startswith("A: "), f"{party} heard {heard!r}, which does not name A.")
-            _require("private" not in heard, f"{party} heard the text of A's error.")
+            require(heard.startswith("A: "), f"{party} heard {heard!r}, which does not name A.")
+            require("private" not in heard, f"{party} heard the text of A's error.")
 
 
 def _fail(channel: Channel) -> None:
@@ -301,16 +265,12 @@ def reports_a_deadlock(run: Runner) -> None:
         "C": partial(_receive_all, 1, "number", "A"),
         "D": partial(_sleep, 3.0),
     }
-    _expect_error(Deadlock, None, partial(run, ring), "'A'", "'B'", "'C'")
+    _require_error(Deadlock, None, partial(run, ring), "'A'", "'B'", "'C'")
     pair: dict[str, Player] = {
         "A": partial(_talk_then_wait, "B"),
         "B": partial(_talk_then_wait, "A"),
     }
-    _expect_error(Deadlock, None, partial(run, pair))
-
-
-def _sleep(seconds: float, channel: Channel) -> None:
-    time.sleep(seconds)
+    _require_error(Deadlock, None, partial(run, pair))
 
 
 def _talk_then_wait(peer: str, channel: Channel) -> None:
@@ -323,11 +283,8 @@ def _talk_then_wait(peer: str, channel: Channel) -> None:
 
 def keeps_deadlines(run: Runner) -> None:
     """A message that does not come in time is an error that names the sender."""
-    roles: dict[str, Player] = {
-        "A": partial(_sleep, 1.5),
-        "B": partial(_receive_all, 1, "number", "A"),
-    }
-    _expect_error(TimedOut, "A", partial(run, roles, timeout=0.3))
+    roles = _one_way([1]) | {"A": partial(_sleep, 1.5)}
+    _require_error(TimedOut, "A", partial(run, roles, timeout=0.3))
 
 
 def both_send_large_then_receive(run: Runner) -> None:
@@ -336,7 +293,7 @@ def both_send_large_then_receive(run: Runner) -> None:
         "A": partial(_exchange_large, "B"),
         "B": partial(_exchange_large, "A"),
     }
-    _require(run(roles) == {"A": True, "B": True}, "A large array changed on the way.")
+    require(run(roles) == {"A": True, "B": True}, "A large array changed on the way.")
 
 
 def _exchange_large(peer: str, channel: Channel) -> bool:
@@ -350,7 +307,7 @@ def _exchange_large(peer: str, channel: Channel) -> bool:
 def carries_many_small_messages(run: Runner) -> None:
     """Ten thousand messages back and forth."""
     roles: dict[str, Player] = {"A": partial(_count, "B", True), "B": partial(_count, "A", False)}
-    _require(run(roles)["B"] == 9999, "Messages were lost.")
+    require(run(roles)["B"] == 9999, "Messages were lost.")
 
 
 def _count(peer: str, first: bool, channel: Channel) -> int:
@@ -359,9 +316,9 @@ def _count(peer: str, first: bool, channel: Channel) -> int:
     for number in range(0 if first else 1, 10_000, 2):
         if first:
             channel.send(peer, "number", number)
-            _require(channel.receive(peer, "number") == number + 1, "A wrong answer came.")
+            require(channel.receive(peer, "number") == number + 1, "A wrong answer came.")
         else:
-            _require(channel.receive(peer, "number") == number - 1, "A wrong question came.")
+            require(channel.receive(peer, "number") == number - 1, "A wrong question came.")
             channel.send(peer, "number", number)
     return number
 

@@ -1,4 +1,4 @@
-"""What contract checks say and ask: a claim that must hold, a refusal, randomness left alone."""
+"""What contract checks require: that a claim holds, an error is told, randomness is untouched."""
 
 from __future__ import annotations
 
@@ -6,29 +6,33 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from vfsl.errors import VfslError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def require(holds: bool, sentence: str) -> None:
-    """AssertionError with this sentence where a claim does not hold."""
+    """Raise AssertionError with this sentence unless the claim holds."""
     if not holds:
         raise AssertionError(sentence)
 
 
-def same_frames(one: pd.DataFrame, other: pd.DataFrame, sentence: str) -> None:
-    """The same cells, types, columns and rows."""
+def require_same_frames(one: pd.DataFrame, other: pd.DataFrame, sentence: str) -> None:
+    """Both must have the same cells, types, columns and rows."""
+    from pandas.testing import assert_frame_equal
+
     try:
-        pd.testing.assert_frame_equal(one, other, check_exact=True)
+        assert_frame_equal(one, other, check_exact=True)
     except AssertionError as error:
         raise AssertionError(f"{sentence} {error}") from None
 
 
-def refused(what: str, call: Callable[[], object]) -> None:
+def require_refusal(what: str, call: Callable[[], object]) -> None:
     """The call must end in an error of vfsl that tells a user, in one line, what is wrong."""
     try:
         call()
@@ -48,14 +52,14 @@ def refused(what: str, call: Callable[[], object]) -> None:
 
 
 @contextmanager
-def randomness_left_alone() -> Iterator[None]:
-    """Global generators must be neither seeded nor drawn from inside; they are put back after."""
+def require_untouched_randomness() -> Iterator[None]:
+    """Global generators must be neither seeded nor drawn from; they are restored afterwards."""
     # Those of PyTorch only where something has loaded it.
     torch = sys.modules.get("torch")
     python, legacy = random.getstate(), np.random.get_state()
     tensors = None if torch is None else torch.get_rng_state()
     try:
-        # A state that no seeding gives: who seeds with what somebody else seeded with shows too.
+        # A state that no seeding gives, so that seeding with a seed used before shows too.
         random.random()
         np.random.random()
         if torch is not None:

@@ -22,7 +22,12 @@ import pandas as pd
 
 from vfsl.completion.base import Completed
 from vfsl.data import PartyTable
-from vfsl.testing.claims import randomness_left_alone, refused, require, same_frames
+from vfsl.testing.claims import (
+    require,
+    require_refusal,
+    require_same_frames,
+    require_untouched_randomness,
+)
 from vfsl.testing.completion_case import CATEGORIES, NUMBERS, CompleterCase, rng
 
 __all__ = ["COMPLETER_CHECKS", "CompleterCase"]
@@ -95,7 +100,7 @@ def fills_constant_columns(case: CompleterCase) -> None:
 def says_how_sure_it_is(case: CompleterCase) -> None:
     """Means, spread, probabilities and confidence fit the values, and say which cells are new."""
     done, missing = case.done, case.table.isna()
-    same_frames(done.filled, missing, "The filled cells must be those that were missing.")
+    require_same_frames(done.filled, missing, "The filled cells must be those that were missing.")
     for name in NUMBERS:
         _check_number(done, name, missing[name].to_numpy())
     for name in CATEGORIES:
@@ -147,7 +152,7 @@ def keeps_the_order_of_rows(case: CompleterCase) -> None:
     _same_known(turned, done, "of a table turned upside down")
     if not case.draws:
         expected = case.done.values.iloc[backwards].reset_index(drop=True)
-        same_frames(done.values, expected, "Filled cells do not follow their rows.")
+        require_same_frames(done.values, expected, "Filled cells do not follow their rows.")
 
 
 def repeats(case: CompleterCase) -> None:
@@ -173,7 +178,7 @@ def draws_by_the_seed(case: CompleterCase) -> None:
 def leaves_global_randomness_alone(case: CompleterCase) -> None:
     """Nobody else's draws change, and nobody else changes ours."""
     model = case.make()
-    with randomness_left_alone():
+    with require_untouched_randomness():
         model.fit(case.table, rng(1)).complete(case.table, rng(2))
 
 
@@ -181,15 +186,15 @@ def leaves_the_table_alone(case: CompleterCase) -> None:
     """Neither fitting nor completing changes the table that was given."""
     given = case.table.copy(deep=True)
     model = case.fit(given)
-    same_frames(given, case.table, "Fitting has changed the table.")
+    require_same_frames(given, case.table, "Fitting has changed the table.")
     model.complete(given, rng(2))
-    same_frames(given, case.table, "Completing has changed the table.")
+    require_same_frames(given, case.table, "Completing has changed the table.")
 
 
 def returns_whole_tables_as_they_are(case: CompleterCase) -> None:
     """A table without missing cells comes back."""
     done = case.fitted.complete(case.whole, rng(2))
-    same_frames(done.values, case.whole, "A table without missing cells came back changed.")
+    require_same_frames(done.values, case.whole, "A table without missing cells came back changed.")
     require(not bool(done.filled.to_numpy().any()), "Cells of a whole table count as filled.")
 
 
@@ -252,37 +257,39 @@ def saves_and_loads(case: CompleterCase) -> None:
 def refuses_bad_input(case: CompleterCase) -> None:
     """What cannot be used is refused in a sentence, not by an error from deep inside."""
     table, model = case.table, case.fitted
-    refused("no rows to learn from", lambda: case.fit(table.iloc[:0]))
-    refused("no columns to learn from", lambda: case.fit(table[[]]))
-    refused("a list to learn from", lambda: case.make().fit([1, 2], rng(1)))  # type: ignore[arg-type]
-    refused("no rng to fit", lambda: case.make().fit(table, None))  # type: ignore[arg-type]
-    refused("nothing fitted", lambda: case.make().complete(table, rng(2)))
-    refused("no rows to complete", lambda: model.complete(table.iloc[:0], rng(2)))
-    refused("a column that was not learned", lambda: model.complete(table.assign(age=1.0), rng(2)))
+    require_refusal("no rows to learn from", lambda: case.fit(table.iloc[:0]))
+    require_refusal("no columns to learn from", lambda: case.fit(table[[]]))
+    require_refusal("a list to learn from", lambda: case.make().fit([1, 2], rng(1)))  # type: ignore[arg-type]
+    require_refusal("no rng to fit", lambda: case.make().fit(table, None))  # type: ignore[arg-type]
+    require_refusal("nothing fitted", lambda: case.make().complete(table, rng(2)))
+    require_refusal("no rows to complete", lambda: model.complete(table.iloc[:0], rng(2)))
+    require_refusal(
+        "a column that was not learned", lambda: model.complete(table.assign(age=1.0), rng(2))
+    )
     if case.draws:
-        refused("no rng to complete", lambda: model.complete(table, None))  # type: ignore[arg-type]
+        require_refusal("no rng to complete", lambda: model.complete(table, None))  # type: ignore[arg-type]
 
 
 def refuses_other_kinds(case: CompleterCase) -> None:
     """A column that was learned as numbers cannot come as text, nor the other way round."""
     words = case.table.assign(size="tall")
-    refused("text where numbers were learned", lambda: case.fitted.complete(words, rng(2)))
+    require_refusal("text where numbers were learned", lambda: case.fitted.complete(words, rng(2)))
     numbers = case.table.assign(colour=case.table["colour"].map({"red": 1.5}))
-    refused("numbers where text was learned", lambda: case.fitted.complete(numbers, rng(2)))
+    require_refusal("numbers where text was learned", lambda: case.fitted.complete(numbers, rng(2)))
 
 
 def refuses_repeated_columns(case: CompleterCase) -> None:
     """A DataFrame may have a name twice; a table may not."""
     twice = case.table[[*case.table.columns, "size"]]
-    refused("a column name twice", lambda: case.fit(twice))
+    require_refusal("a column name twice", lambda: case.fit(twice))
 
 
 def _same(one: Completed, other: Completed, sentence: str) -> None:
     for part in PARTS:
-        same_frames(getattr(one, part), getattr(other, part), f"{sentence} In {part}:")
+        require_same_frames(getattr(one, part), getattr(other, part), f"{sentence} In {part}:")
     require(list(one.probabilities) == list(other.probabilities), sentence)
     for name, table in one.probabilities.items():
-        same_frames(table, other.probabilities[name], f"{sentence} In probabilities:")
+        require_same_frames(table, other.probabilities[name], f"{sentence} In probabilities:")
 
 
 COMPLETER_CHECKS: dict[str, Callable[[CompleterCase], None]] = {

@@ -14,7 +14,12 @@ import numpy as np
 import pandas as pd
 
 from vfsl.data import PartyTable
-from vfsl.testing.claims import randomness_left_alone, refused, require, same_frames
+from vfsl.testing.claims import (
+    require,
+    require_refusal,
+    require_same_frames,
+    require_untouched_randomness,
+)
 from vfsl.testing.completion_case import CATEGORIES, NUMBERS, GeneratorCase, rng
 
 __all__ = ["GENERATOR_CHECKS", "GeneratorCase"]
@@ -72,9 +77,9 @@ def invents_no_missing_cells(case: GeneratorCase) -> None:
 def repeats(case: GeneratorCase) -> None:
     """The same seeds give the same rows, from the same model and from one fitted anew."""
     once = case.sample(ROWS)
-    same_frames(once, case.sample(ROWS), "Sampling twice with one seed differs.")
+    require_same_frames(once, case.sample(ROWS), "Sampling twice with one seed differs.")
     again = case.make().fit(case.table, rng(1)).sample(ROWS, rng(2))
-    same_frames(once, again, "Fitting twice with one seed differs.")
+    require_same_frames(once, again, "Fitting twice with one seed differs.")
 
 
 def draws_by_the_seed(case: GeneratorCase) -> None:
@@ -87,7 +92,7 @@ def draws_by_the_seed(case: GeneratorCase) -> None:
 def leaves_global_randomness_alone(case: GeneratorCase) -> None:
     """Nobody else's draws change, and nobody else changes ours."""
     model = case.make()
-    with randomness_left_alone():
+    with require_untouched_randomness():
         model.fit(case.table, rng(1)).sample(ROWS, rng(2))
 
 
@@ -95,8 +100,8 @@ def leaves_what_it_is_given_alone(case: GeneratorCase) -> None:
     """Neither the learned table nor the conditions are changed."""
     table, given = case.table.copy(deep=True), case.table.iloc[:8].copy(deep=True)
     case.make().fit(table, rng(1)).sample(8, rng(2), given)
-    same_frames(table, case.table, "Fitting has changed the table.")
-    same_frames(given, case.table.iloc[:8], "Sampling has changed the conditions.")
+    require_same_frames(table, case.table, "Fitting has changed the table.")
+    require_same_frames(given, case.table.iloc[:8], "Sampling has changed the conditions.")
 
 
 def meets_conditions(case: GeneratorCase) -> None:
@@ -130,7 +135,9 @@ def takes_party_tables(case: GeneratorCase) -> None:
     labelled = case.table.assign(id=np.arange(len(case.table)), goal=1)
     table = PartyTable.from_frame(labelled, party="B", id="id", label="goal")
     made = case.make().fit(table, rng(1)).sample(ROWS, rng(2))
-    same_frames(made, case.sample(ROWS), "A party's table is learned otherwise than its columns.")
+    require_same_frames(
+        made, case.sample(ROWS), "A party's table is learned otherwise than its columns."
+    )
 
 
 def saves_and_loads(case: GeneratorCase) -> None:
@@ -143,20 +150,22 @@ def saves_and_loads(case: GeneratorCase) -> None:
     given = case.table.iloc[:8]
     for n, asked in ((ROWS, None), (8, given)):
         made = loaded.sample(n, rng(2), asked)
-        same_frames(made, case.sample(n, given=asked), "The loaded model samples otherwise.")
+        require_same_frames(
+            made, case.sample(n, given=asked), "The loaded model samples otherwise."
+        )
 
 
 def refuses_bad_input(case: GeneratorCase) -> None:
     """What cannot be used is refused in a sentence, not by an error from deep inside."""
     table, model = case.table, case.fitted
-    refused("no rows to learn from", lambda: case.make().fit(table.iloc[:0], rng(1)))
-    refused("no columns to learn from", lambda: case.make().fit(table[[]], rng(1)))
-    refused("a list to learn from", lambda: case.make().fit([1, 2], rng(1)))  # type: ignore[arg-type]
-    refused("no rng to fit", lambda: case.make().fit(table, None))  # type: ignore[arg-type]
-    refused("no rng to sample", lambda: model.sample(3, None))  # type: ignore[arg-type]
-    refused("nothing fitted", lambda: case.make().sample(3, rng(2)))
+    require_refusal("no rows to learn from", lambda: case.make().fit(table.iloc[:0], rng(1)))
+    require_refusal("no columns to learn from", lambda: case.make().fit(table[[]], rng(1)))
+    require_refusal("a list to learn from", lambda: case.make().fit([1, 2], rng(1)))  # type: ignore[arg-type]
+    require_refusal("no rng to fit", lambda: case.make().fit(table, None))  # type: ignore[arg-type]
+    require_refusal("no rng to sample", lambda: model.sample(3, None))  # type: ignore[arg-type]
+    require_refusal("nothing fitted", lambda: case.make().sample(3, rng(2)))
     for n in (-1, 1.5, True, "three"):
-        refused(f"n={n!r}", lambda n=n: model.sample(n, rng(2)))  # type: ignore[misc]
+        require_refusal(f"n={n!r}", lambda n=n: model.sample(n, rng(2)))  # type: ignore[misc]
 
 
 def refuses_bad_conditions(case: GeneratorCase) -> None:
@@ -170,7 +179,7 @@ def refuses_bad_conditions(case: GeneratorCase) -> None:
         "an unknown category in a table": pd.DataFrame({"colour": ["red", "violet", None]}),
     }
     for what, given in bad.items():
-        refused(what, lambda given=given: case.sample(3, given=given))  # type: ignore[misc]
+        require_refusal(what, lambda given=given: case.sample(3, given=given))  # type: ignore[misc]
 
 
 GENERATOR_CHECKS: dict[str, Callable[[GeneratorCase], None]] = {

@@ -1,4 +1,4 @@
-"""What scheme checks stand on: keys made once, values through every way, damaged messages."""
+"""What scheme checks stand on: keys made once, values sent every way, damaged messages."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.crypto.opening import SecretKey
-from vfsl.crypto.scheme import EncryptedArray, PublicKey, Scheme
+from vfsl.crypto import EncryptedArray, Scheme
 from vfsl.errors import VfslError
+from vfsl.testing.claims import require
 from vfsl.values import Array
 
 USES: tuple[Any, ...] = ("any", "inner", "sum_by", "add")
-# A correct scheme fails a randomness check once in ten million runs.
-RARE = 1e-7
 
 
 class SchemeCase:
@@ -22,8 +20,6 @@ class SchemeCase:
 
     def __init__(self, scheme: Scheme, *, seed: int = 0) -> None:
         self.scheme = scheme
-        self.public: PublicKey
-        self.secret: SecretKey
         self.public, self.secret = scheme.generate()
         # What another party computes with: the key as it came over the wire.
         self.peer = scheme.load_public(self.public.to_wire())
@@ -33,38 +29,42 @@ class SchemeCase:
     def values(self, *shape: int, limit: int = 2**20) -> Array:
         return self.rng.integers(-limit, limit, size=shape, endpoint=True)
 
-    def sent(self, values: Array, use: Any = "any") -> EncryptedArray:
+    def send(self, values: Array, use: Any = "any") -> EncryptedArray:
         """Encrypted by one party and received by another."""
         return self.peer.load(self.public.encrypt(values, use=use).to_wire())
 
-    def opened(self, array: EncryptedArray) -> Array:
+    def open(self, array: EncryptedArray) -> Array:
         """Through the key holder: masked, opened, unmasked."""
-        request, mask = array.masked()
+        request, mask = array.mask()
         return mask.remove(self.secret.open(request, array.shape))
 
-    def same(self, array: EncryptedArray, expected: Array) -> None:
+    def check(self, array: EncryptedArray, expected: Array) -> None:
         """Decrypting and asking the key holder both give ``expected``, within the bound."""
-        if array.shape != expected.shape:
-            raise AssertionError(f"shape {array.shape} instead of {expected.shape}")
+        require(array.shape == expected.shape, f"shape {array.shape} instead of {expected.shape}")
         received = self.public.load(array.to_wire())
-        for got in (self.secret.decrypt(received), self.opened(array)):
+        for got in (self.secret.decrypt(received), self.open(array)):
             np.testing.assert_array_equal(got, expected)
-            wanted = np.int64 if array.bound < 2**63 else object
-            if got.dtype != wanted:
-                raise AssertionError(f"dtype {got.dtype} instead of {np.dtype(wanted)}")
-        if array.bound < max((abs(int(value)) for value in expected.flat), default=0):
-            raise AssertionError(f"bound {array.bound} is below a value")
+            wanted = np.dtype(np.int64 if array.bound < 2**63 else object)
+            require(got.dtype == wanted, f"dtype {got.dtype} instead of {wanted}")
+        most = max((abs(int(value)) for value in expected.flat), default=0)
+        require(array.bound >= most, f"bound {array.bound} is below a value")
 
 
-def sums_by(values: Array, groups: Array, n: int) -> Array:
+def sum_by(values: Array, groups: Array, n: int) -> Array:
+    """What a scheme's ``sum_by`` must give."""
     sums = np.zeros((n, *values.shape[1:]), dtype=np.int64)
     np.add.at(sums, groups[groups >= 0], values[groups >= 0])
     return sums
 
 
-def raises(
+def sum_by_many(values: Array, groups: Array, n: int) -> Array:
+    return np.stack([sum_by(values, column, n) for column in groups.T])
+
+
+def require_error(
     error: type[VfslError] | tuple[type[VfslError], ...], call: Callable[..., Any], *given: Any
 ) -> None:
+    """The call must end in that error."""
     try:
         result = call(*given)
     except error:
@@ -72,35 +72,20 @@ def raises(
     raise AssertionError(f"{error} was expected, but the call returned {result!r}")
 
 
-def likely(pvalue: float, message: str) -> None:
-    if pvalue < RARE:
-        raise AssertionError(f"{message} (p = {pvalue:.1e})")
-
-
-def blob(payload: dict[str, Any]) -> bytes:
+def find_blob(payload: dict[str, Any]) -> bytes:
     """The encrypted part of a message: its largest array."""
     return max((v.tobytes() for v in payload.values() if isinstance(v, np.ndarray)), key=len)
 
 
-def residues(payload: dict[str, Any]) -> list[Array]:
-    """Masked residues as rows of big-endian bytes, whatever integer array they came in."""
-    rows = []
-    for value in payload.values():
-        if isinstance(value, np.ndarray):
-            wide = value if value.dtype == np.uint8 else value.astype(">u8").reshape(-1, 1)
-            rows.append(wide.view(np.uint8).reshape(len(wide), -1))
-    return rows
-
-
-def damages(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def damage_fields(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A message with one field missing, of another type, shorter or longer."""
     for name, value in payload.items():
         yield {key: kept for key, kept in payload.items() if key != name}
-        for bad in damaged(value):
+        for bad in _damage(value):
             yield payload | {name: bad}
 
 
-def damaged(value: Any) -> Iterator[Any]:
+def _damage(value: Any) -> Iterator[Any]:
     yield None
     yield 1.5
     yield [value]

@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trees.tree_cases import table_of
 
+from tests.estimators.trees.tree_cases import table_of
+from vfsl.crypto import Grouping
 from vfsl.data import PartyTable
-from vfsl.errors import ConfigError
-from vfsl.estimators.trees.binning import Bins, Column, quantile_edges
+from vfsl.estimators.trees import binning
+from vfsl.estimators.trees.binning import Bins, Column, Histograms, cut_quantiles
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -24,7 +25,7 @@ def cut(values, edges):
 @given(st.lists(NUMBERS, min_size=1, max_size=80), st.integers(2, 12))
 def test_edges_rise_keep_the_order_and_part_values(values, most):
     values = np.array(values)
-    edges = quantile_edges(values, most)
+    edges = cut_quantiles(values, most)
     assert len(edges) < most
     assert (np.diff(edges) > 0).all()
     assert np.isfinite(edges).all()
@@ -37,7 +38,7 @@ def test_edges_rise_keep_the_order_and_part_values(values, most):
 
 @given(st.lists(NUMBERS, min_size=1, max_size=30, unique=True), st.integers(30, 255))
 def test_few_values_get_a_bin_each(values, most):
-    bins = cut(values, quantile_edges(np.array(values), most))
+    bins = cut(values, cut_quantiles(np.array(values), most))
     assert len(set(bins)) == len(values)
 
 
@@ -57,12 +58,12 @@ def test_few_values_get_a_bin_each(values, most):
     ],
 )
 def test_edges_by_hand(values, edges):
-    assert quantile_edges(np.array(values), 255) == edges
+    assert cut_quantiles(np.array(values), 255) == edges
 
 
 def test_bins_share_the_rows_evenly():
     values = np.random.default_rng(0).normal(size=10_000)
-    counts = np.bincount(cut(values, quantile_edges(values, 16)))
+    counts = np.bincount(cut(values, cut_quantiles(values, 16)))
     assert len(counts) == 16
     assert counts.min() > 600
     assert counts.max() < 650
@@ -71,7 +72,7 @@ def test_bins_share_the_rows_evenly():
 def test_a_frequent_value_has_a_bin_to_itself():
     rng = np.random.default_rng(1)
     values = np.concatenate([np.zeros(700), rng.normal(size=300)])
-    edges = quantile_edges(values, 8)
+    edges = cut_quantiles(values, 8)
     bins = cut(values, edges)
     assert set(values[bins == cut([0.0], edges)[0]]) == {0.0}
     assert len(edges) == 7
@@ -80,7 +81,7 @@ def test_a_frequent_value_has_a_bin_to_itself():
 def test_many_frequent_values_among_rare_ones_stay_within_the_bins():
     """Frequent and rare values take turns: not all can be alone, but no bin too many is made."""
     values = np.concatenate([np.full(24 if v % 2 else 1, float(v)) for v in range(9)])
-    edges = quantile_edges(values, 5)
+    edges = cut_quantiles(values, 5)
     assert 1 <= len(edges) < 5
 
 
@@ -183,9 +184,36 @@ def test_what_goes_left_for_people():
     assert ranked.describe(0) == {"column": "job", "in": ["a"]}
 
 
-@pytest.mark.parametrize(
-    ("most", "categories", "what"), [(1, "sorted", "bins"), (256, "sorted", "bins"), (8, "x", "ca")]
-)
-def test_bad_parameters(most, categories, what):
-    with pytest.raises(ConfigError, match=f"The {what}.* Got .* instead"):
-        Bins.fit(table_of(pd.DataFrame({"x": [1.0, 2.0]}), "B"), most, categories)
+# ---- histograms ----
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 4), st.integers(1, 40))
+def test_sums_by_bin_against_a_loop(seed, columns, rows):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 6, size=(rows, columns)).astype(np.uint8)
+    values = rng.integers(-(2**27), 2**27, size=(rows, 3))
+    chosen = np.flatnonzero(rng.random(rows) < 0.6)
+    cells = Histograms(codes, 6)
+    sums, counts = np.zeros((columns, 6, 3), dtype=int), np.zeros((columns, 6), dtype=int)
+    for row in chosen:
+        for column in range(columns):
+            sums[column, codes[row, column]] += values[row]
+            counts[column, codes[row, column]] += 1
+    everyone = np.arange(rows)
+    both, whole = cells.sums([chosen, everyone], [values, values]), values.sum(axis=0)
+    assert (both[0] == sums).all()
+    assert (both[1].sum(axis=1) == whole).all()
+    assert (cells.counts([everyone, chosen])[1] == counts).all()
+    if len(chosen) and columns:  # the same for schemes: nodes side by side in every column
+        made = cells.grouping([everyone, chosen])
+        assert (made.counts.reshape(columns, 2, 6)[:, 1] == counts).all()
+        wanted = Grouping(np.vstack([codes, codes[chosen] + 6]).astype(np.int64), 12)
+        assert (made.codes == wanted.codes).all()
+        assert (made.counts == wanted.counts).all()
+
+
+def test_places_get_the_room_that_they_need():
+    """Numbers of 32 bits would wrap without a word."""
+    narrow = np.zeros(2, dtype=np.int32)
+    assert binning._widen(narrow, 2**31 - 1) is narrow
+    assert binning._widen(narrow, 2**31).dtype == np.int64

@@ -5,7 +5,8 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from trees.tree_cases import (
+
+from tests.estimators.trees.tree_cases import (
     ALONE,
     BFV,
     FOUR,
@@ -22,7 +23,6 @@ from trees.tree_cases import (
     train,
     train_with,
 )
-
 from vfsl.errors import ConfigError, DataError, StoreError
 from vfsl.estimators import GBDT, LGB, XGB, Part, RandomForest
 
@@ -307,8 +307,8 @@ def test_a_part_and_a_generator_are_needed():
 
 
 class _Seedless(XGB):
-    def train(self, channel, part, *, roles, rng=None):
-        return super().train(channel, part, roles=roles, rng=None)
+    def train(self, channel, part, *, roles, rng=None, **how):
+        return super().train(channel, part, roles=roles, rng=None, **how)
 
 
 # ---- dying and going on ----
@@ -345,12 +345,12 @@ def test_a_training_goes_on_after_a_party_died(name, party, message, at, tmp_pat
     if name == "rf":
         settings["together"] = 1
     whole = train(FOUR[name](**settings), parts)
-    model = FOUR[name](**settings, checkpoints=tmp_path)
+    model = FOUR[name](**settings)
     with pytest.raises(Died):
-        train_with(party, dying(message, at), model, parts)
-    kept = sorted(path.name for path in (tmp_path / "C").glob("round-*.json"))
+        train_with(party, dying(message, at), model, parts, keep=tmp_path)
+    kept = sorted(path.name for path in (tmp_path / "C" / "rounds").glob("round-*.json"))
     assert kept
-    resumed = train(model, parts)
+    resumed = train(model, parts, keep=tmp_path)
     assert resumed["C"].state == whole["C"].state
     assert resumed["B"].state == whole["B"].state
     assert resumed["C"].rounds == whole["C"].rounds
@@ -365,11 +365,11 @@ def test_a_party_that_is_a_round_behind_sets_the_start(name, behind, tmp_path):
     settings = {"n_estimators": 4, "max_depth": 2}
     if name == "rf":
         settings["together"] = 1
-    model = FOUR[name](**settings, checkpoints=tmp_path)
-    whole = train(model, parts)
+    model = FOUR[name](**settings)
+    whole = train(model, parts, keep=tmp_path)
     for number in (2, 3):
-        (tmp_path / behind / f"round-{number}.json").unlink()
-    resumed = train(model, parts)
+        (tmp_path / behind / "rounds" / f"round-{number}.json").unlink()
+    resumed = train(model, parts, keep=tmp_path)
     assert resumed["C"].state == whole["C"].state
     assert resumed["B"].state == whole["B"].state
 
@@ -377,15 +377,15 @@ def test_a_party_that_is_a_round_behind_sets_the_start(name, behind, tmp_path):
 def test_a_finished_training_is_not_repeated(tmp_path):
     made, target = tables(rows=120)
     parts = parts_of(made, target)
-    model = XGB(n_estimators=2, max_depth=2, task="regression", checkpoints=tmp_path)
-    whole = train(model, parts)
+    model = XGB(n_estimators=2, max_depth=2, task="regression")
+    whole = train(model, parts, keep=tmp_path)
     sent = []
 
     def listen(name, value):
         sent.append(name)
         return value
 
-    again = train_with("C", listen, model, parts)
+    again = train_with("C", listen, model, parts, keep=tmp_path)
     assert again["C"].state == whole["C"].state
     assert "gradients" not in sent
 
@@ -397,18 +397,18 @@ def test_early_stopping_resumes_to_the_same_end(tmp_path):
     settings |= {"validation": 0.3, "patience": 2}
     whole = train(XGB(**settings), parts)
     assert whole["C"].stop_reason.startswith("no better")
-    model = XGB(**settings, checkpoints=tmp_path)
+    model = XGB(**settings)
     with pytest.raises(Died):
-        train_with("C", dying("trees", 3), model, parts)
-    resumed = train(model, parts)
+        train_with("C", dying("trees", 3), model, parts, keep=tmp_path)
+    resumed = train(model, parts, keep=tmp_path)
     assert resumed["C"].state == whole["C"].state
     assert resumed["C"].stop_reason == whole["C"].stop_reason
 
 
 def kept_run(folder, rows=80):
     made, target = tables(rows=rows)
-    model = XGB(n_estimators=2, max_depth=2, task="regression", checkpoints=folder)
-    train(model, parts_of(made, target))
+    model = XGB(n_estimators=2, max_depth=2, task="regression")
+    train(model, parts_of(made, target), keep=folder)
     return made, target
 
 
@@ -428,27 +428,28 @@ def test_checkpoints_of_another_training_are_refused(change, tmp_path):
     if change == "weights":
         weights = np.arange(80.0)
     with pytest.raises(StoreError, match="kept by another job"):
-        train(XGB(**settings, checkpoints=tmp_path), parts_of(made, target, weights))
+        train(XGB(**settings), parts_of(made, target, weights), keep=tmp_path)
 
 
 def test_damaged_checkpoints_are_refused(tmp_path):
     made, target = kept_run(tmp_path)
-    (tmp_path / "B" / "round-1.json").write_text("{")
-    model = XGB(n_estimators=2, max_depth=2, task="regression", checkpoints=tmp_path)
+    (tmp_path / "B" / "rounds" / "round-1.json").write_text("{")
+    model = XGB(n_estimators=2, max_depth=2, task="regression")
     with pytest.raises(StoreError, match="damaged"):
-        train(model, parts_of(made, target))
+        train(model, parts_of(made, target), keep=tmp_path)
 
 
 def test_checkpoints_hold_no_key_and_nothing_of_others(tmp_path):
     made, target = tables(rows=80)
     frame = made["B"].frame.rename(columns={"B0": "MARKER"})
     made["B"] = table_of(frame, "B")
-    model = XGB(n_estimators=2, max_depth=2, task="regression", checkpoints=tmp_path)
-    train(model, parts_of(made, target))
+    model = XGB(n_estimators=2, max_depth=2, task="regression")
+    train(model, parts_of(made, target), keep=tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["B", "C"]
-    for path in (tmp_path / "C").iterdir():
+    for path in (tmp_path / "C" / "rounds").iterdir():
         assert b"MARKER" not in path.read_bytes()
-    of_b = {path.name for path in (tmp_path / "B").iterdir()}
+    of_b = {path.name for path in (tmp_path / "B" / "rounds").iterdir()}
     assert of_b == {"round-0.json", "round-1.json"}
     shutil.rmtree(tmp_path / "B")
-    assert splits(train(model, parts_of(made, target)))  # B has none: all start afresh
+    # B has none: all start afresh.
+    assert splits(train(model, parts_of(made, target), keep=tmp_path))

@@ -4,7 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from trees.tree_cases import (
+
+import vfsl
+from tests.estimators.trees.tree_cases import (
     ALONE,
     BFV,
     FOUR,
@@ -21,8 +23,6 @@ from trees.tree_cases import (
     tables,
     train,
 )
-
-import vfsl
 from vfsl.channel import Transcript
 from vfsl.errors import ConfigError, VfslError
 from vfsl.estimators import GBDT, LGB, XGB, Part, RandomForest, Roles
@@ -337,7 +337,7 @@ def test_fit_and_predict_on_a_federation(federation, name, tmp_path):
 
 def test_an_unlabelled_column_as_target_is_no_feature(federation):
     amount = np.square(federation.tables["C"].frame["C0"]) + federation.tables["C"].frame["C2"]
-    federation.tables["C"] = federation.tables["C"].with_column("amount", amount, "numeric")
+    federation.sites["C"].table = federation.tables["C"].with_column("amount", amount, "numeric")
     model = XGB(n_estimators=3, max_depth=2, task="regression").fit(federation, ("C", "amount"))
     assert "amount" not in model.importances("C").index
     found = model.predict(federation)

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from trees.tree_cases import (
+
+from tests.estimators.trees.tree_cases import (
     BFV,
     PAILLIER,
     PLAIN,
@@ -15,19 +16,17 @@ from trees.tree_cases import (
     train,
     train_with,
 )
-from vfsl.estimators.trees.candidates import rule_sides
-from vfsl.estimators.trees.fitting import Bagging, Boosting
-from vfsl.estimators.trees.gains import FOLD_BITS
-from vfsl.estimators.trees.sampling import bootstrap, subsample
-
 from vfsl.channel import Transcript, wire
-from vfsl.crypto import scheme
-from vfsl.crypto.slots import unfold
+from vfsl.crypto import make_scheme
+from vfsl.crypto.fixed import unfold
 from vfsl.draws import draw_announced_seed
 from vfsl.errors import ProtocolError, QueryRefused
 from vfsl.estimators import GBDT, LGB, XGB, RandomForest, Roles
-from vfsl.estimators.trees import program, scoring
-from vfsl.estimators.trees.model import Bins
+from vfsl.estimators.trees import protocol, scoring
+from vfsl.estimators.trees.binning import Bins
+from vfsl.estimators.trees.boosting import Boosting, draw_subsample
+from vfsl.estimators.trees.forest import Bagging, draw_bootstrap
+from vfsl.estimators.trees.splits import FOLD_BITS, find_sides
 from vfsl.values import Ciphertext, Masked
 
 ROWS = 240
@@ -77,7 +76,7 @@ def opened_by_label_holder(transcript, roles=PLAIN):
     came = {}
     for _, name, _, _, value in seen_by(transcript, "C"):
         came.setdefault(name.rsplit("/", 1)[-1], []).append((name, value))
-    key = scheme(roles.scheme, roles.security).load_public(came["public key"][0][1])
+    key = make_scheme(roles.scheme, roles.security).load_public(came["public key"][0][1])
     nodes = []
     for (_, masks), (_, answers) in zip(came["masks"], came["opened"], strict=True):
         pairs = zip(masks.payload["masks"], answers.payload, strict=True)
@@ -163,14 +162,14 @@ def test_a_feature_holder_cannot_draw_the_bag_again(model, monkeypatch):
     made, target = tables(rows=ROWS)
     bags = []
     for kind in (Boosting, Bagging):
-        real = kind.aims
+        real = kind.set_goals
 
         def spy(self, fitted, number, rng, real=real):
             made = real(self, fitted, number, rng)
-            bags.extend(aim.second > 0 for aim in made)
+            bags.extend(goal.second > 0 for goal in made)
             return made
 
-        monkeypatch.setattr(kind, "aims", spy)
+        monkeypatch.setattr(kind, "set_goals", spy)
     seen = {
         name.rsplit("/", 1)[-1]: v
         for _, name, _, _, v in seen_by(views(made, classes(target), model), "B")
@@ -178,8 +177,8 @@ def test_a_feature_holder_cannot_draw_the_bag_again(model, monkeypatch):
     seed = seen["setup"]["seed"]
     assert seed == draw_announced_seed(np.random.default_rng(0))  # a hash of C's stream
     for guess in ([seed, 0], [seed], seed, [seed, 1]):
-        drawn = subsample(ROWS, 0.5, np.random.default_rng(guess))
-        times = bootstrap(np.ones((ROWS, 1)), np.random.default_rng(guess))[:, 0] > 0
+        drawn = draw_subsample(ROWS, 0.5, np.random.default_rng(guess))
+        times = draw_bootstrap(np.ones((ROWS, 1)), np.random.default_rng(guess))[:, 0] > 0
         assert not np.array_equal(drawn, bags[0])
         assert not np.array_equal(times, bags[0])
     assert 0.3 < bags[0].mean() < 0.8
@@ -281,7 +280,7 @@ def rows_of_nodes(made, shares):
     for node in range(len(tree["owner"])):
         if node in rules:
             party, *rule = rules[node]
-            left = rule_sides(found[party], *rule, codes[party][rows[node], rule[0]])
+            left = find_sides(found[party], rule, codes[party], rows[node])
             rows[tree["left"][node]] = rows[node][left]
             rows[tree["left"][node] + 1] = rows[node][~left]
     return rows
@@ -313,7 +312,8 @@ def test_sides_cover_all_rows_of_the_node_in_the_bag_or_not():
     (bits,) = (v for _, name, _, _, v in seen_by(transcript, "C") if name.endswith("sides"))
     ((_, *rule),) = splits(shares).values()
     bins = Bins.from_dict(shares["B"].state["bins"])
-    left = rule_sides(bins, *rule, bins.transform(made["B"])[:, rule[0]])
+    codes = bins.transform(made["B"])
+    left = find_sides(bins, rule, codes, np.arange(len(codes)))
     assert np.unpackbits(bits, count=ROWS).astype(bool).tolist() == left.tolist()
     assert len(bits) == ROWS // 8
 
@@ -400,7 +400,7 @@ def test_every_message_has_its_declared_kind(keys):
     made, target = tables(rows=100)
     model = XGB(n_estimators=1, max_depth=2, task="regression", keys=keys)
     transcript = views(made, target, model)
-    declared = program.DISCLOSURES | scoring.DISCLOSURES
+    declared = protocol.DISCLOSURES | scoring.DISCLOSURES
     for entry in transcript.entries:
         assert entry.kind == getattr(declared[entry.message].type, "kind", "plain")
     raw = {(e.sender, e.receiver, e.message) for e in transcript.entries if e.kind == "plain"}

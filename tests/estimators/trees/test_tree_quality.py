@@ -18,11 +18,12 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.metrics import roc_auc_score
-from trees.tree_cases import BFV, PAILLIER, PLAIN, scores, splits, table_of, train
 
-from vfsl.data import available, halves, load
+from tests.estimators.trees.tree_cases import BFV, PAILLIER, PLAIN, scores, splits, table_of, train
+from vfsl.data import halves
+from vfsl.datasets import available, load
 from vfsl.estimators import GBDT, LGB, XGB, Part, RandomForest
-from vfsl.estimators.trees import candidates
+from vfsl.estimators.trees import splits as tree_splits
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -227,7 +228,7 @@ def test_error_of_numbers_is_the_pooled_peers(name, data):
 
 
 def every_boundary(counts, gaps, least):
-    """As merged_ends, but every threshold with enough rows on both sides: what peers allow."""
+    """As merge_bins, but every threshold with enough rows on both sides: what peers allow."""
     known = counts * (np.arange(counts.shape[2]) < gaps[:, None])
     below = known.cumsum(axis=2)
     above = known.sum(axis=2, keepdims=True) - below
@@ -238,7 +239,7 @@ def every_boundary(counts, gaps, least):
 @pytest.mark.slow
 @pytest.mark.parametrize("data", NUMBERS)
 def test_merging_small_bins_is_all_that_parts_xgb_from_xgboost(data, monkeypatch):
-    monkeypatch.setattr(candidates, "merged_ends", every_boundary)
+    monkeypatch.setattr(tree_splits, "merge_bins", every_boundary)
     figures = compare("xgb", data, "regression")
     assert abs((figures[:, 0] / figures[:, 1]).mean() - 1) <= 0.01, figures
 

@@ -7,19 +7,29 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trees.tree_cases import FOUR, PLAIN, Meddler, classes, parts_of, scores, splits, tables, train
-from vfsl.estimators.trees.candidates import rule_sides
-from vfsl.estimators.trees.partition import Node
 
 import vfsl
+from tests.estimators.trees.tree_cases import (
+    FOUR,
+    PLAIN,
+    Meddler,
+    classes,
+    parts_of,
+    scores,
+    splits,
+    tables,
+    train,
+)
 from vfsl.align import RowPlan, RowShare
 from vfsl.channel import Transcript, run_together, wire
 from vfsl.data import PartyTable
+from vfsl.draws import PrivateSeed
 from vfsl.errors import ProtocolError
 from vfsl.estimators import LGB, XGB, Part, Roles, load_model, save_model
 from vfsl.estimators.trees.binning import Bins, Column
-from vfsl.estimators.trees.scoring import DISCLOSURES, answer_sides, find_leaves, levels_of
-from vfsl.estimators.trees.tree import LEAF, Tree
+from vfsl.estimators.trees.scoring import DISCLOSURES, answer_sides, find_leaves, find_levels
+from vfsl.estimators.trees.splits import find_sides
+from vfsl.estimators.trees.tree import LEAF, Node, Tree
 
 TWO = Roles("C", ("B", "D"), "K", "plain")
 # Two columns of eight bins and a place for missing cells each; the second has categories.
@@ -78,13 +88,12 @@ def test_leaves_are_those_of_a_walk_row_by_row(seed, count, most, rows):
             node = 0
             while tree.owner[node] != LEAF:
                 party = "CBD"[tree.owner[node]]
-                column, code, missing = rules[party][Node(at, node)]
-                cell = codes[party][[row], column]
+                rule = rules[party][Node(at, node)]
                 if party != "C":
                     reached[party].add((at, node, row))
-                node = tree.left[node] + (not rule_sides(BINS, column, code, missing, cell)[0])
+                node = tree.left[node] + (not find_sides(BINS, rule, codes[party], [row])[0])
             assert found[row, at] == node
-    levels = levels_of(trees) if rows else {}
+    levels = find_levels(trees) if rows else {}
     for place, party in ((1, "B"), (2, "D")):
         mine = [s for s in transcript.sights if party in (s.sender, s.receiver)]
         assert len(mine) == 2 * len(levels.get(place, ()))
@@ -105,8 +114,8 @@ def test_leaves_are_those_of_a_walk_row_by_row(seed, count, most, rows):
 def test_levels_count_the_others_splits_on_the_way():
     tree = Tree([0, 1, 2, LEAF, 0, LEAF, LEAF, 1, LEAF, LEAF, LEAF])
     tree.left = [1, 3, 5, LEAF, 7, LEAF, LEAF, 9, LEAF, LEAF, LEAF]
-    assert levels_of([tree]) == {1: {0, 1}, 2: {0}}
-    assert levels_of([Tree()]) == {}
+    assert find_levels([tree]) == {1: {0, 1}, 2: {0}}
+    assert find_levels([Tree()]) == {}
 
 
 @pytest.mark.parametrize("most", [3, 30])
@@ -250,13 +259,15 @@ def test_other_people_of_the_same_label_holder_are_new_rows(tmp_path):
 
 def test_a_resumed_training_knows_its_scores(tmp_path):
     fed = federation()
-    model = XGB(n_estimators=4, max_depth=2, validation=0.3, patience=2, checkpoints=tmp_path)
-    whole = model.fit(fed, label=("C", "y")).decision_function(fed)
+    keeping = fed.keeping({party: tmp_path / party for party in ("B", "C")})
+    model = XGB(n_estimators=4, max_depth=2, validation=0.3, patience=2)
+    whole = model.fit(keeping, label=("C", "y")).decision_function(fed)
     for party in ("B", "C"):
-        (tmp_path / party / "round-3.json").unlink()
-    again = XGB(n_estimators=4, max_depth=2, validation=0.3, patience=2, checkpoints=tmp_path)
-    fed.seed = 99  # what an attempt draws anew must not matter: the first one's draws are kept
-    found = again.fit(fed, label=("C", "y")).decision_function(fed)
+        (tmp_path / party / "xgb" / "rounds" / "round-3.json").unlink()
+    again = XGB(n_estimators=4, max_depth=2, validation=0.3, patience=2)
+    # What an attempt draws anew must not matter: the first one's draws are kept.
+    keeping.sites["C"].private = PrivateSeed.of_simulation("C", 99)
+    found = again.fit(keeping, label=("C", "y")).decision_function(fed)
     assert not fed.transcript.entries
     assert (found == whole).all()
     assert (found == anew(again, fed, tmp_path / "saved")).all()

@@ -3,11 +3,20 @@
 import numpy as np
 import pandas as pd
 import pytest
-from trees.tree_cases import ALONE, classes, grow, parts_of, pooled, scores, tables, train
-from vfsl.estimators.trees.fitting import Bagging, Boosting
-from vfsl.estimators.trees.sampling import bootstrap
 
+from tests.estimators.trees.tree_cases import (
+    ALONE,
+    classes,
+    grow,
+    parts_of,
+    pooled,
+    scores,
+    tables,
+    train,
+)
 from vfsl.estimators import GBDT, LGB, XGB, RandomForest
+from vfsl.estimators.trees.boosting import Boosting, draw_one_side, draw_subsample
+from vfsl.estimators.trees.forest import Bagging, draw_bootstrap
 
 
 def step_frame():
@@ -179,14 +188,14 @@ def test_out_of_bag_score_is_that_of_trees_that_did_not_draw_a_row(task, count, 
     parts, label = forest_case(task, count)
     model = RandomForest(n_estimators=7, together=3, max_depth=4, task=task)
     bags = []
-    real = Bagging.aims
+    real = Bagging.set_goals
 
     def spy(self, fitted, number, rng):
         made = real(self, fitted, number, rng)
-        bags.extend(aim.second > 0 for aim in made)
+        bags.extend(goal.second > 0 for goal in made)
         return made
 
-    monkeypatch.setattr(Bagging, "aims", spy)
+    monkeypatch.setattr(Bagging, "set_goals", spy)
     share = train(model, parts, ALONE)["C"]
     outputs = share.state["output"]
     sums = np.zeros((len(label), max(outputs) + 1))
@@ -234,7 +243,7 @@ def test_a_forest_is_the_mean_of_its_trees():
 
 def test_bags_differ_from_tree_to_tree():
     rng = np.random.default_rng(0)
-    one, two = (bootstrap(np.ones((50, 1)), rng) for _ in range(2))
+    one, two = (draw_bootstrap(np.ones((50, 1)), rng) for _ in range(2))
     assert not np.array_equal(one, two)
 
 
@@ -257,14 +266,14 @@ def test_early_stopping_keeps_the_best_round():
 
 def test_validation_rows_do_not_train(monkeypatch):
     seen = []
-    real = Boosting.aims
+    real = Boosting.set_goals
 
     def spy(self, fitted, number, rng):
         made = real(self, fitted, number, rng)
         seen.append((self.validation, made[0].first, made[0].second))
         return made
 
-    monkeypatch.setattr(Boosting, "aims", spy)
+    monkeypatch.setattr(Boosting, "set_goals", spy)
     frame, target = deep_frame()
     grow(XGB(n_estimators=2, task="regression", validation=0.3), frame, target)
     for judges, first, second in seen:
@@ -281,3 +290,53 @@ def test_without_validation_all_rounds_are_grown():
     assert [line["round"] for line in share.rounds] == [1, 2, 3, 4]
     losses = [line["loss"] for line in share.rounds]
     assert losses == sorted(losses, reverse=True)
+
+
+# ---- draws ----
+
+
+def test_goss_keeps_the_large_and_is_unbiased():
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=500)
+    strength = np.abs(gradients)
+    strength[:50] = 0.0  # rows outside the bag
+    top = np.argsort(-strength)[:90]  # 0.2 of 450
+    sums = []
+    for _ in range(400):
+        factors = draw_one_side(strength, 0.2, 0.1, rng)
+        assert (factors[top] == 1).all()
+        assert not factors[:50].any()
+        others = factors[np.setdiff1d(np.arange(500), top)]
+        assert (others > 0).sum() == 45
+        assert set(others[others > 0]) == {360 / 45}
+        sums.append((gradients * factors).sum())
+    true = gradients[50:].sum()
+    assert abs(np.mean(sums) - true) < 4 * np.std(sums) / 20
+    assert np.std(sums) > 1  # it does draw
+
+
+def test_goss_at_its_limits():
+    rng = np.random.default_rng(0)
+    strength = np.array([3.0, 1.0, 2.0])
+    assert draw_one_side(strength, 1.0, 0.5, rng).tolist() == [1, 1, 1]
+    assert draw_one_side(np.zeros(3), 0.2, 0.1, rng).tolist() == [0, 0, 0]
+    # Equal gradients: the first rows count as the largest, on every machine.
+    assert draw_one_side(np.ones(4), 0.5, 0.25, rng)[:2].tolist() == [1, 1]
+
+
+def test_bootstrap_draws_as_often_as_rows_count():
+    weights = np.array([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
+    drawn = draw_bootstrap(weights, np.random.default_rng(0))
+    times = np.divide(drawn, weights, out=np.zeros_like(drawn), where=weights > 0)
+    assert times.sum(axis=0).tolist() == [3, 3]
+    assert not drawn[weights == 0].any()
+    left_out = [
+        (draw_bootstrap(np.ones((400, 1)), np.random.default_rng(seed)) == 0).mean()
+        for seed in range(20)
+    ]
+    assert np.mean(left_out) == pytest.approx(np.exp(-1), abs=0.02)
+
+
+def test_subsample_takes_a_fraction():
+    taken = draw_subsample(10_000, 0.3, np.random.default_rng(0))
+    assert taken.mean() == pytest.approx(0.3, abs=0.02)

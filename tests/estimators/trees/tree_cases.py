@@ -8,6 +8,7 @@ import pandas as pd
 from vfsl.channel import run_together
 from vfsl.data import PartyTable
 from vfsl.estimators import GBDT, LGB, XGB, Part, RandomForest, Roles
+from vfsl.store import Checkpoints
 
 PLAIN = Roles("C", ("B",), "K", "plain")
 PAILLIER = Roles("C", ("B",), "K", "paillier", 112)
@@ -70,13 +71,22 @@ def parts_of(made, target, weights=None):
     }
 
 
-def train(model, parts, roles=PLAIN, seed=0, **how):
+def kept_by(party, folder):
+    """Where a party keeps finished rounds."""
+    return Checkpoints(None if folder is None else folder / party, party)
+
+
+def train(model, parts, roles=PLAIN, seed=0, keep=None, **how):
     present = roles.data_holders
     if roles.feature_holders and model.keys == "key-holder":
         present = roles.everyone
     jobs = {
         party: partial(
-            model.train, part=parts.get(party), roles=roles, rng=np.random.default_rng(seed)
+            model.train,
+            part=parts.get(party),
+            roles=roles,
+            rng=np.random.default_rng(seed),
+            kept=kept_by(party, keep),
         )
         for party in present
     }
@@ -146,11 +156,12 @@ class Meddler:
         return Meddler(self._channel.within(scope, speaks), self._change)
 
 
-def train_with(meddling, change, model, parts, roles=PLAIN, seed=0):
+def train_with(meddling, change, model, parts, roles=PLAIN, seed=0, keep=None):
     """A training in which one party does not do as it should."""
 
     def job(channel, party):
         on = Meddler(channel, change) if party == meddling else channel
-        return model.train(on, parts.get(party), roles=roles, rng=np.random.default_rng(seed))
+        rng, kept = np.random.default_rng(seed), kept_by(party, keep)
+        return model.train(on, parts.get(party), roles=roles, rng=rng, kept=kept)
 
     return run_together({party: partial(job, party=party) for party in roles.everyone})

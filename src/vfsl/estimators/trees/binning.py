@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from vfsl.crypto import Grouping
-from vfsl.crypto.integers import sums_by_place
+from vfsl.crypto.sums import sum_by_place
 from vfsl.data import Kind, PartyTable
 from vfsl.data.codes import as_floats
 from vfsl.values import Array, Integers
@@ -86,7 +86,8 @@ class Bins:
         table : PartyTable
             The training rows.
         most : int
-            Most bins per column, 2 to 255. Rarer categories beyond that share the missing code.
+            Maximum number of bins per column, 2 to 255. Rarer categories beyond that get the code
+            of missing cells.
         categories : {"one-vs-rest", "sorted"}
             A split on a categorical column sends one category to the left, or all categories up to
             one in their natural order.
@@ -203,7 +204,7 @@ class Histograms:
         """
         columns, width = self.shape
         chosen = np.concatenate([each[at] for each, at in zip(values, rows, strict=True)])
-        summed = sums_by_place(self._at(rows), chosen, len(rows) * columns * width)
+        summed = sum_by_place(self._at(rows), chosen, len(rows) * columns * width)
         return summed.reshape(len(rows), columns, width, chosen.shape[1])
 
     def grouping(self, rows: Sequence[Array]) -> Grouping:
@@ -213,7 +214,7 @@ class Histograms:
         places = _widen(self._codes[np.concatenate(rows)], columns * (groups + 1))
         places += _starts(rows, width).astype(places.dtype)
         places += np.arange(columns, dtype=places.dtype) * (groups + 1) + 1
-        return Grouping.placed(places, groups)
+        return Grouping.from_places(places, groups)
 
     def _at(self, rows: Sequence[Array]) -> Array:
         """The place of each cell of each node's rows, nodes one after the other."""

@@ -108,7 +108,7 @@ class SecondOrder(Boosted):
     """Boosted trees whose splits are judged by first and second derivatives of the loss."""
 
     l2: float = param(1.0, "λ in the gain and in leaf values.", ge=0)
-    gamma: float = param(0.0, "Least gain of a split.", ge=0)
+    gamma: float = param(0.0, "Smallest gain of a split.", ge=0)
     min_child_weight: float = param(
         1.0, "Smallest sum of second derivatives on each side of a split.", ge=0
     )

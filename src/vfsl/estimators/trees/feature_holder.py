@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.crypto import EncryptedArray, Grouping, KeyHolder, PublicKey, Runs, SecretKey
+from vfsl.crypto import EncryptedArray, Grouping, KeyHolder, PrefixSums, PublicKey, SecretKey
 from vfsl.errors import ProtocolError
 from vfsl.estimators.exchange import load_array, receive_count, unbundle
 from vfsl.estimators.trees.binning import Bins, Histograms
@@ -282,8 +282,8 @@ class SumsByNode(CandidateSums):
         each = self._holder.candidates
         hidden = []
         for node, places, seen in zip(wanted, order, shown, strict=True):
-            runs = Runs(each.start[places], each.stop[places], each.extra[places])
-            request, mask = self._sums[node].masked(runs, seen)
+            runs = PrefixSums(each.start[places], each.stop[places], each.extra[places])
+            request, mask = self._sums[node].mask(runs, seen)
             hidden.append((request.payload, mask.to_wire().payload))
         return hidden
 
@@ -316,12 +316,12 @@ class SumsByLevel(CandidateSums):
         shift = each.column * (len(wanted) - 1) * width
         shift = shift[order] + (np.arange(len(wanted)) * width)[:, None]
         extra = each.extra[order]
-        runs = Runs(
+        runs = PrefixSums(
             (each.start[order] + shift).ravel(),
             (each.stop[order] + shift).ravel(),
             np.where(extra >= 0, extra + shift, -1).ravel(),
         )
-        request, mask = self._level.masked(runs, shown.ravel())
+        request, mask = self._level.mask(runs, shown.ravel())
         return [(request.payload, mask.to_wire().payload)]
 
 

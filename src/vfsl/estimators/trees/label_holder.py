@@ -14,7 +14,7 @@ import numpy as np
 
 from vfsl.channel import Channel, expect_array
 from vfsl.crypto import PublicKey, SecretKey
-from vfsl.crypto.slots import fold, unfold
+from vfsl.crypto.fixed import fold, unfold
 from vfsl.errors import ProtocolError
 from vfsl.estimators.trees.binning import Bins, Histograms
 from vfsl.estimators.trees.protocol import NO_MORE, Growth, count_sides

@@ -107,6 +107,9 @@ class TreeModel(Estimator):
     def work(self, feature_holders: int, weighted: bool = False) -> str:
         return "trees" if self.needs_key_holder else "trees without a key holder"
 
+    def rounds_planned(self) -> int:
+        return self.n_estimators
+
     def asks(self) -> tuple[Ask, ...]:
         return (("disclosure", "tree partitions"),)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.crypto import PublicKey, SecretKey, scheme
+from vfsl.crypto import PublicKey, SecretKey, make_scheme
 from vfsl.draws import draw_announced_seed, draw_private_seed
 from vfsl.errors import DataError
 from vfsl.estimators.base import find_labelled, scale_weights
@@ -276,7 +276,7 @@ def train_feature_holder(
     """Take part in all rounds; the state of one's own share."""
     leader, secret_holder = roles.label_holder, growth.secret_holder(roles)
     public = channel.receive(secret_holder, "public key")
-    key = scheme(roles.scheme, roles.security).load_public(public)
+    key = make_scheme(roles.scheme, roles.security).load_public(public)
     size = np.array([codes.shape[1], bins.width], dtype=np.int64)
     for party in dict.fromkeys((leader, secret_holder)):
         channel.send(party, "columns", size)
@@ -387,7 +387,7 @@ def _agree_on_keys(
     channel: Channel, roles: Roles, growth: Growth
 ) -> tuple[PublicKey, SecretKey | None]:
     """The public key of the key holder, or a pair of one's own if there is none."""
-    made = scheme(roles.scheme, roles.security)
+    made = make_scheme(roles.scheme, roles.security)
     if roles.feature_holders and growth.keys == "key-holder":
         return made.load_public(channel.receive(roles.key_holder, "public key")), None
     public, secret = made.generate()

@@ -1,0 +1,264 @@
+"""The commands train, pu and complete: align files and do one step on them.
+
+Their options are the fields of the job's steps, which follow from what the methods declare; they
+are put together when a command is called, so that ``vfsl --help`` loads no method.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from vfsl.cli.options import (
+    Ids,
+    Labels,
+    NoLabels,
+    Out,
+    Parties,
+    Protocol,
+    Quiet,
+    Scheme,
+    Shown,
+    files_of,
+    id_columns,
+    interrupted,
+    labels_of,
+    pairs,
+    progress,
+)
+from vfsl.cli.progress import Form
+from vfsl.cli.screen import print_summary
+from vfsl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vfsl.params import Param
+
+COMMANDS = {
+    "train": "Align tables and train a model on the rows in common; RISA on all rows.",
+    "pu": "Find reliable positives where only positives and unlabelled rows are known.",
+    "complete": "Complete one party's columns for rows that only another one has, and judge them.",
+}
+Advise = Annotated[
+    bool, typer.Option("--advise", help="Give advice on training the given party's --label.")
+]
+
+
+class StepCommands(TyperGroup):
+    """A group that also has the commands of steps, each made when it is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted({*super().list_commands(ctx), *COMMANDS})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in COMMANDS:
+            return _Later(name=cmd_name, help=COMMANDS[cmd_name])
+        return super().get_command(ctx, cmd_name)
+
+
+class _Later(TyperCommand):
+    """A command whose options are not known before it is called."""
+
+    def make_context(self, *args: Any, **facts: Any) -> Any:
+        app = typer.Typer(add_completion=False)
+        app.command(self.name, help=self.help)(_command(str(self.name)))
+        return get_command(app).make_context(*args, **facts)
+
+    def invoke(self, ctx: Any) -> Any:
+        return ctx.command.invoke(ctx)
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A field of a step as an option."""
+
+    name: str
+    help: str
+    type: Any
+    required: bool = False
+
+
+def _command(name: str) -> Callable[..., None]:
+    """The function behind a command, with a parameter per option."""
+    fields = _fields(name)
+    shared: dict[str, tuple[Any, Any]] = {
+        "party": (Parties, inspect.Parameter.empty),
+        "id": (Ids, inspect.Parameter.empty),
+        "to": (Out, inspect.Parameter.empty),
+        "label": (Labels, None),
+        "no_label": (NoLabels, None),
+        "protocol": (Protocol, "blind-rsa"),
+        "scheme": (Scheme, "auto"),
+        "seed": (Annotated[int, typer.Option(help="Repeats the run exactly.")], 0),
+        "quiet": (Quiet, False),
+        "shown": (Shown, Form.BAR),
+    }
+    if name == "complete":
+        shared["advise"] = (Advise, False)
+
+    def command(**given: Any) -> None:
+        common = {key: given.pop(key) for key in shared}
+        step = {one.name: _read(one, given[_option_name(one)]) for one in fields}
+        chosen = {key: value for key, value in step.items() if value is not None}
+        _run(name, chosen, common)
+
+    parameters = {key: (kind, default) for key, (kind, default) in shared.items()}
+    for one in fields:
+        option = typer.Option(help=one.help)
+        if one.required:
+            parameters[_option_name(one)] = (Annotated[one.type, option], inspect.Parameter.empty)
+        else:
+            parameters[_option_name(one)] = (Annotated[one.type | None, option], None)
+    command.__annotations__ = {key: kind for key, (kind, _) in parameters.items()}
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for key, (kind, default) in parameters.items()
+        ]
+    )
+    return command
+
+
+def _fields(name: str) -> list[_Field]:
+    """The fields of a kind of step that a command has options for."""
+    from vfsl.completion.fedpsg import FedPSG
+    from vfsl.params import params_of
+    from vfsl.pu import VFPU
+
+    if name == "pu":
+        own = [
+            _Field("positives", "The party whose ids are known positives.", str, True),
+            _Field("label_holder", "The party that receives marks and scores.", str, True),
+            _Field("consent", "A party that agrees to send the result on, once each.", list[str]),
+        ]
+        return own + [_field(one) for one in params_of(VFPU).values() if one.option]
+    if name == "complete":
+        own = [
+            _Field("given", "The party whose remaining rows are completed.", str, True),
+            _Field("missing", "The party whose columns they lack.", str, True),
+            _Field("advice_trees", "Number of trees behind the advice.", int),
+        ]
+        return own + [_field(one) for one in params_of(FedPSG).values() if one.option]
+    return _fields_of_models()
+
+
+def _fields_of_models() -> list[_Field]:
+    """The parameters of all models, each saying whose it is."""
+    from vfsl.job.steps import models, train_step
+    from vfsl.params import params_of
+
+    by_name: dict[str, tuple[Param, list[str]]] = {}
+    for model in models():
+        for one in params_of(train_step(model).estimator_type).values():
+            if one.option and _option_type(one) is not None:
+                by_name.setdefault(one.name, (one, []))[1].append(model)
+    own = [
+        _Field("model", f"The model: {', '.join(models())}.", str, True),
+        _Field("accept", "risa: label-disclosure; other parties learn training labels.", list[str]),
+    ]
+    for one, names in by_name.values():
+        own.append(_Field(one.name, f"{', '.join(names)}: {one.help}", _option_type(one)))
+    return own
+
+
+def _field(one: Param) -> _Field:
+    return _Field(one.name, one.help, _option_type(one))
+
+
+def _option_type(one: Param) -> Any:
+    """What an option takes for a parameter's type; None: job files only."""
+    kinds = [part for part in _members(one.type) if part is not type(None)]
+    origins = [get_origin(kind) for kind in kinds]
+    if any(isinstance(each, type) and issubclass(each, Mapping) for each in origins):
+        return None
+    for kind, origin in zip(kinds, origins, strict=True):
+        if isinstance(origin, type) and issubclass(origin, Sequence):
+            inner = [part for part in _members(get_args(kind)[0]) if part in (int, float, str)]
+            return list[inner[0] if inner else str]  # type: ignore[misc]
+    plain = [kind for kind in kinds if kind in (bool, int, float)]
+    return plain[0] if plain and len(plain) == len(kinds) else str
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    from vfsl.params import members
+
+    return tuple(members(kind))
+
+
+def _option_name(one: _Field) -> str:
+    """Options that may be given more than once are named in the singular: --method."""
+    return one.name.removesuffix("s") if one.name == "methods" else one.name
+
+
+def _read(one: _Field, value: Any) -> Any:
+    """An option's value as a field of a step."""
+    if isinstance(value, list | tuple):
+        listed = list(value)
+        if not listed:
+            return None
+        return listed[0] if one.name == "base" and len(listed) == 1 else listed
+    if one.type is str and isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _run(name: str, step: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+    """Align and do one step; options that were not given are left to the step."""
+    from vfsl.job import step_files, unfinished
+
+    content: dict[str, Any] = {"do": name, **step}
+    label, to = common["label"] or [], common["to"]
+    if name == "train":
+        content |= _label_to_predict(content, label)
+    if name == "pu":
+        content["protocol"] = common["protocol"]
+    if name == "complete" and common["advise"]:
+        content["label"] = _advised(label, str(step["given"]))
+    files = files_of(common["party"])
+    try:
+        with progress(common["quiet"], common["shown"]) as bar:
+            fed = step_files(
+                files,
+                id_columns(common["id"], list(files)),
+                content,
+                to,
+                labels=labels_of(label, common["no_label"], files),
+                protocol=common["protocol"],
+                scheme=common["scheme"],
+                seed=common["seed"],
+                on_event=bar.event,
+            )
+    except KeyboardInterrupt:
+        interrupted(unfinished(to))
+    print_summary(fed, to)
+
+
+def _label_to_predict(step: Mapping[str, Any], label: list[str]) -> dict[str, Any]:
+    from vfsl.estimators import ESTIMATORS
+
+    named = pairs("--label", label)
+    if not named:
+        raise ConfigError("--label must say what to predict: --label PARTY=COLUMN.")
+    kind = ESTIMATORS.get(step["model"])  # of an unknown one the job says what is wrong
+    if kind is not None and kind.discloses_labels and "accept" not in step:
+        raise ConfigError(
+            f"{step['model'].upper()}'s gradients tell the other parties the labels of the rows "
+            "that they train on; say --accept label-disclosure if they may know them."
+        )
+    return {"label": list(next(iter(named.items())))}
+
+
+def _advised(label: list[str], given: str) -> str:
+    """The label that advice is on."""
+    found = pairs("--label", label).get(given)
+    if found is None:
+        raise ConfigError(f"--advise needs the label of the given party: --label {given}=COLUMN.")
+    return found

@@ -1,0 +1,290 @@
+"""The steps of a job as one party plays them: the same code on one machine and between companies.
+
+``play(step, site, channel)`` reads nothing but the party's own site and what the channel brings. It
+leaves what the party may have in ``site.results`` and adds to the party's record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vfsl import rows, store
+from vfsl.channel import Channel
+from vfsl.completion.completed import Completion
+from vfsl.completion.downstream import completed_site, load_completed_rows, save_completed_rows
+from vfsl.completion.recommend import Advice, advise
+from vfsl.data import FILE_ROW, write_table
+from vfsl.errors import ConfigError
+from vfsl.estimators import XGB, Answer, Estimator, load_share, save_page, save_share
+from vfsl.job.completion_files import write_advice, write_completion
+from vfsl.job.evaluate import judge
+from vfsl.job.steps import AlignStep, CompleteTerms, EvaluateStep, PuTerms, Step, TrainStep
+from vfsl.parts import ModelShare, Part
+from vfsl.pu import deliver_side, reliable_of, scores_of
+from vfsl.site import Site
+from vfsl.values import Array
+
+
+def play(step: Step, site: Site, channel: Channel) -> Any:
+    """Play this party's side of a step of a job."""
+    return PLAYS[step.do](step, site, channel)
+
+
+# ---- align --------------------------------------------------------------------------------------
+
+
+def play_align(step: AlignStep, site: Site, channel: Channel) -> None:
+    """Find the common rows, keep them, and hold rows out for testing."""
+    parties = step.parties or step.place.parties
+    share = rows.align(site, channel.within("align"), parties, step.protocol)
+    if share is not None:
+        if site.alignment.lasting:  # between organisations a party keeps its own part of the plan
+            share.save(_results(site) / "plan", site.ids())
+        write_aligned(site, _results(site))
+    if site.test is not None:
+        rows.hold_out(site, channel.within("hold out"), site.test)
+
+
+def write_aligned(site: Site, folder: Path) -> None:
+    """The party's own ids of the common rows, in the common order."""
+    table = site.own_table().take(site.rows().overlap)
+    frame = table.to_frame()
+    kept = [*table.id_columns, *([FILE_ROW] if FILE_ROW in frame else [])]
+    write_table(frame[kept], folder / "aligned.csv")
+
+
+# ---- find reliable positives --------------------------------------------------------------------
+
+
+def play_pu(step: PuTerms, site: Site, channel: Channel) -> None:
+    """Mark, learn, write scores at the label holder and, with consent, at the positive holder."""
+    method, holder = step.method(), step.label_holder
+    rows.mark(site, channel.within("mark"), step.positives, holder, step.protocol)
+    share = method.learn(site, channel.within("train"), step.positives, holder)
+    reliable = None
+    if share is not None:
+        save_share(share, _pages(site), f"vfpu-{site.number}")
+        if site.me == holder:
+            reliable = reliable_of(share, site)
+            _write_scores(site, "pu-scores", scores_of(share, site))
+            _write_scores(site, "reliable-positives", reliable)
+    if step.consent:
+        received = deliver_side(
+            site, channel.within("deliver"), step.positives, holder, step.consent, reliable
+        )
+        if received is not None:
+            _write_scores(site, "reliable-positives", received, foreign=["id"])
+
+
+def _write_scores(
+    site: Site, name: str, scores: pd.Series[Any], foreign: Sequence[str] = ()
+) -> None:
+    frame = pd.DataFrame({"id": scores.index.to_numpy(), "score": scores.to_numpy()})
+    write_table(frame, _results(site) / f"{name}-{site.number}.csv", foreign=foreign)
+
+
+# ---- complete -----------------------------------------------------------------------------------
+
+
+def play_complete(step: CompleteTerms, site: Site, channel: Channel) -> Completion | None:
+    """Complete columns, write them at the missing party, and advice at the given one."""
+    if site.me not in (step.given, step.missing) and not site.holds_keys:
+        return None
+    training = rows.for_training(site)
+    done: Completion | None = step.method().play(
+        training, channel.within("complete"), step.given, step.missing
+    )
+    if done is not None:
+        write_completion(done, _results(site), site.number, site.suffix)
+        save_completed_rows(done, _completed(site, site.number))
+    if site.me == step.given and site.alignment.lasting:
+        _write_remaining(training)  # on one machine completed rows have their ids
+    if step.label is not None:
+        base = None
+        if step.advice_trees is not None:
+            base = XGB(n_estimators=step.advice_trees, max_depth=4, learning_rate=0.08)
+        advice = advise(
+            training,
+            channel.within("advice"),
+            step.given,
+            step.missing,
+            done,
+            label=step.label,
+            base=base,
+        )
+        if isinstance(advice, Advice):
+            write_advice(advice, _results(site), site.number)
+    return done
+
+
+def _write_remaining(site: Site) -> None:
+    """Whose rows the numbers stand for: known at the given party only."""
+    table = site.own_table().take(site.rows().rest)
+    frame = table.to_frame()[list(table.id_columns)]
+    frame.insert(0, "row", np.arange(len(frame)))
+    write_table(frame, _results(site) / f"remaining-{site.number}.csv")
+
+
+# ---- train --------------------------------------------------------------------------------------
+
+
+def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
+    """Train, keep this party's share, and predict the aligned rows at the label holder."""
+    model, label, name = step.estimator(), step.label, f"model-{site.number}"
+    training, weights = rows.for_training(site), None
+    if step.rows == "completed" and step.place.completed is not None:
+        number, given, missing = step.place.completed
+        kept = None
+        if site.me == missing:
+            kept = load_completed_rows(_completed(site, number), missing)
+        training, weights = completed_site(
+            training, channel.within("completed rows"), given, missing, kept
+        )
+    share = None
+    if _takes_part(site, model.needs_key_holder):
+        share = model.learn(
+            training,
+            channel.within("train"),
+            label,
+            weights=weights,
+            weighted=step.rows == "completed",
+        )
+    if share is not None:
+        save_share(share, _pages(site), name)
+        save_page(model, label, site.roles(label[0]).data_holders, _pages(site), name)
+    places = None
+    if model.knows_training_scores and site.standing.rows is not None:
+        # Nobody is asked for rows whose scores the training has shown.
+        places = np.full(len(site.rows().overlap), -1)
+        learned = rows.training_places(site)
+        places[learned] = np.arange(len(learned))
+    path = _results(site) / f"predictions-{site.number}.csv"
+    predict_to_file(site, channel.within("predict"), model, label, path, share, places)
+
+
+def predict_to_file(
+    site: Site,
+    channel: Channel,
+    model: Estimator,
+    label: tuple[str, str],
+    path: Path,
+    share: ModelShare | None = None,
+    places: Array | None = None,
+) -> None:
+    """Predict the aligned rows, and write them with their ids at the label holder."""
+    if not _takes_part(site, model.scores_need_key_holder):
+        return
+    answer = model.answer_all(site, channel, label, share=share, places=places)
+    if answer is None:
+        return
+    table = site.own_table().take(answer.rows)
+    frame = table.to_frame()[list(table.id_columns)].assign(**_name_columns(answer, label[1]))
+    write_table(frame, path)
+
+
+def _name_columns(answer: Answer, column: str) -> dict[str, Array]:
+    """Columns of a predictions file: the most probable class, and the probability of each."""
+    if answer.classes is None:
+        return {f"predicted {column}": answer.values}
+    most = answer.classes[answer.values.argmax(axis=1)]
+    each = {f"p({column}={c})": p for c, p in zip(answer.classes, answer.values.T, strict=True)}
+    return {f"predicted {column}": most, **each, **answer.more}
+
+
+def _takes_part(site: Site, with_key_holder: bool) -> bool:
+    return site.me in site.standing.aligned or (site.holds_keys and with_key_holder)
+
+
+# ---- evaluate -----------------------------------------------------------------------------------
+
+
+def play_evaluate(step: EvaluateStep, site: Site, channel: Channel) -> None:
+    """Score held-out rows by each model; the label holder judges each label's models together."""
+    testing = rows.for_testing(site)
+    by_label: dict[tuple[str, str], dict[str, Answer]] = {}
+    for number, trained in step.place.trained.items():
+        if step.models is not None and number not in step.models:
+            continue
+        model, label, share = trained.estimator(), trained.label, None
+        if not _takes_part(site, model.scores_need_key_holder):
+            continue
+        if site.table is not None:
+            share = load_share(_pages(site), site.me, f"model-{number}")
+        here = channel.within(f"model {number}")
+        scores = model.answer(testing, here, label, share=share)
+        if scores is not None and share is not None:
+            answer = model.interpret(testing, share, scores)
+            by_label.setdefault(label, {})[f"{model.name} (step {number})"] = answer
+    for place, (label, answers) in enumerate(by_label.items()):
+        page = _judge(step, site, channel.within(f"label {place + 1}"), label, answers)
+        suffix = f"{site.number}" if not place else f"{site.number}-{place + 1}"
+        store.write_json(_results(site) / f"metrics-{suffix}.json", page)
+
+
+def _judge(
+    step: EvaluateStep,
+    site: Site,
+    channel: Channel,
+    label: tuple[str, str],
+    answers: Mapping[str, Answer],
+) -> dict[str, Any]:
+    """The label holder's own work: metrics of all models of one label, and a verdict."""
+    settings = {"label": list(label), "bootstrap": step.bootstrap, "level": step.level}
+    with site.records("evaluate", channel, settings) as outcome:
+        page = judge(
+            label,
+            _own_part(rows.for_testing(site), label),
+            _own_part(rows.for_training(site), label),
+            {name: (one.values, one.classes) for name, one in answers.items()},
+            step.bootstrap,
+            step.level,
+            site.private_rng(f"evaluate {site.number}"),
+        )
+        lines, verdict = page["metrics"], page["verdict"]
+        outcome.metrics = {f"{line['measure']} of {line['model']}": line["value"] for line in lines}
+        outcome.notes = (verdict,)
+        outcome.details = {"metrics": lines, "gains": page["gains"], "verdict": verdict}
+    return page
+
+
+def _own_part(site: Site, label: tuple[str, str]) -> Part:
+    part = site.part(label)
+    if part is None:
+        raise ConfigError(f"Party {site.me!r} was not aligned, but the step needs its rows.")
+    return part
+
+
+# ---- folders ------------------------------------------------------------------------------------
+
+
+def _results(site: Site) -> Path:
+    if site.results is None:
+        raise ConfigError(f"Party {site.me!r} has no folder for its results.")
+    return site.results
+
+
+def _pages(site: Site) -> Path:
+    if site.pages is None:
+        raise ConfigError(f"Party {site.me!r} has no folder for pages on models.")
+    return site.pages
+
+
+def _completed(site: Site, number: int) -> Path:
+    """Where a party keeps the rows that step ``number`` completed, for later steps."""
+    if site.folder is None:
+        raise ConfigError(f"Party {site.me!r} has no folder for unfinished work.")
+    return site.folder.parent / f"completed-{number}"
+
+
+PLAYS: dict[str, Callable[[Any, Site, Channel], Any]] = {
+    "align": play_align,
+    "pu": play_pu,
+    "complete": play_complete,
+    "train": play_train,
+    "evaluate": play_evaluate,
+}
