@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from psg_cases import federation
 
+from tests.completion.psg_cases import federation
 from vfsl.completion.completed import baselines, confidence_by_round, distribution, picture
 from vfsl.completion.fedpsg import FedPSG
 

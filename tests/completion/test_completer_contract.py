@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from gen_cases import GENERATORS, IMPUTERS, TINY, tiny
 
+from tests.completion.gen_cases import GENERATORS, IMPUTERS, TINY, tiny
 from vfsl.completion import HotDeck, MeanMode, available, completer, load, save
 from vfsl.errors import DataError
 from vfsl.testing.completers import COMPLETER_CHECKS

@@ -4,8 +4,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from psg_cases import PLAIN, frames, parts, run
 
+from tests.completion.psg_cases import PLAIN, frames, parts, run
 from vfsl.channel import Transcript, run_together
 from vfsl.completion.bases import Pair, RidgeBase
 from vfsl.completion.calibration import MeasureShift

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from psg_cases import PLAIN, frames, parts, run
 
+from tests.completion.psg_cases import PLAIN, frames, parts, run
 from vfsl.channel import Transcript
 from vfsl.completion.bases import Pair, RidgeBase, prepare_given
 from vfsl.completion.columns import make_target, skill

@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from psg_cases import federation
 
+from tests.completion.psg_cases import federation
 from vfsl.completion.downstream import (
     completed_site,
     load_completed_rows,

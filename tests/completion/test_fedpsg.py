@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from psg_cases import federation, frames
 
 import vfsl
+from tests.completion.psg_cases import federation, frames
 from vfsl.completion.columns import MEAN, USE
 from vfsl.completion.ensembles import Ensemble
 from vfsl.completion.fedpsg import FedPSG

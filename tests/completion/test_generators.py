@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from gen_cases import GENERATORS, joint_law, mixed_frame, rng, tiny
 
+from tests.completion.gen_cases import GENERATORS, joint_law, mixed_frame, rng, tiny
 from vfsl.completion import find, load, quality, save
 from vfsl.errors import ConfigError, DataError, StoreError
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from gen_cases import IMPUTERS, block_frame, mixed_frame, rng, tiny
 
+from tests.completion.gen_cases import IMPUTERS, block_frame, mixed_frame, rng, tiny
 from vfsl.completion import GeneratorCompleter, completer, find, load, save
 from vfsl.completion.imputers.gain import Patterns
 from vfsl.errors import ConfigError, DataError

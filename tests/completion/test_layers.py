@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from gen_cases import IMPUTERS, block_frame, rng, tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.completion.gen_cases import IMPUTERS, block_frame, rng, tiny
 from vfsl.completion.layers import Pieces
 from vfsl.completion.training import arrays_of, load_arrays
 from vfsl.errors import ConfigError

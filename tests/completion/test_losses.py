@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from gen_cases import block_frame, mixed_frame, rng, tiny
 from torch import nn
 
+from tests.completion.gen_cases import block_frame, mixed_frame, rng, tiny
 from vfsl.completion.base import as_table
 from vfsl.completion.generators import ctabgan, ctgan, tabddpm, tablegan, tvae, vae
 from vfsl.completion.generators.ctgan import Conditioner, asked_cross_entropy

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from psg_cases import federation
 
+from tests.completion.psg_cases import federation
 from vfsl.channel.transcript import Transcript
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.completion.network_route import COMPLETE, FIT
@@ -48,16 +48,16 @@ def test_it_is_judged_on_rows_that_it_did_not_see(case):
 def test_an_interrupted_network_goes_on(case, tmp_path, monkeypatch):
     _, _, whole = case
     state = {party: tmp_path / party for party in "AB"}
-    real, counted = Transcript.sent, []
+    real, gradients = Transcript.note_sent, []
 
-    def sent(transcript, sender, receiver, name, *what):
-        counted.append(name)
-        if sum("gradient" in one for one in counted) == 60:
+    def sent(transcript, sender, receiver, name, *what, **more):
+        gradients.append(name.endswith("gradient"))
+        if sum(gradients) == 60:
             raise KeyboardInterrupt
-        return real(transcript, sender, receiver, name, *what)
+        return real(transcript, sender, receiver, name, *what, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Transcript, "sent", sent)
+        patch.setattr(Transcript, "note_sent", sent)
         with pytest.raises(KeyboardInterrupt):
             HOW.fit_complete(federation(common=100, rest=40)[0], state=state)
     assert any("network" in str(path) for path in tmp_path.rglob("*.json"))

@@ -5,10 +5,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-from psg_cases import federation, frames
 from sklearn.metrics import roc_auc_score
 
 import vfsl
+from tests.completion.psg_cases import federation, frames
 from vfsl.completion.comparing import blend_weights, row_losses, start_weights
 from vfsl.completion.downstream import WAYS, Downstream, Way, make_fills
 from vfsl.completion.fedpsg import FedPSG

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from gen_cases import TINY, mixed_frame, rng, tiny
 from torch import nn
 
+from tests.completion.gen_cases import TINY, mixed_frame, rng, tiny
 from vfsl.completion import deep, find
 from vfsl.completion.training import Training, train_networks
 from vfsl.errors import ConfigError, StoreError

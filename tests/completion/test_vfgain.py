@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from gen_cases import A, B, block_frame, federation, party, rng
 from torch import Tensor
 
+from tests.completion.gen_cases import A, B, block_frame, federation, party, rng
 from vfsl.channel import Transcript, run_together, wire
 from vfsl.completion import VFGAIN
 from vfsl.completion.imputers import vfgain

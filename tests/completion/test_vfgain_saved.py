@@ -6,8 +6,8 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from gen_cases import A, B, federation
 
+from tests.completion.gen_cases import A, B, federation
 from vfsl.completion import VFGAIN, load, save
 from vfsl.completion.registry import load_share, save_shares
 from vfsl.errors import ConfigError, StoreError

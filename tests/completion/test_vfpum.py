@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from psg_cases import PLAIN, frames, parts, run
 from sklearn.linear_model import Ridge
 
+from tests.completion.psg_cases import PLAIN, frames, parts, run
 from vfsl.channel import Transcript, run_together
 from vfsl.completion.bases import BASES, Pair, RidgeBase, make_pair, prepare_given
 from vfsl.completion.crossfit import CrossFit
