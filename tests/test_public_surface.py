@@ -21,9 +21,11 @@ def test_public_names():
     ]
     assert all(getattr(vfsl, name) is not None for name in vfsl.__all__)
     assert sorted(vfsl.estimators.__all__) == [
+        "Answer",
+        "Ask",
         "Association",
+        "ESTIMATORS",
         "Estimator",
-        "Federated",
         "GBDT",
         "LGB",
         "LinearRegression",
@@ -34,7 +36,10 @@ def test_public_names():
         "Roles",
         "XGB",
         "load_model",
+        "load_share",
         "save_model",
+        "save_page",
+        "save_share",
     ]
 
 

@@ -6,10 +6,11 @@ import pytest
 
 from vfsl.align import RowShare
 from vfsl.channel import Transcript
+from vfsl.channel.transcript import Release
 from vfsl.data import PartyTable
 from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError, StoreError
-from vfsl.site import Outcome, Site, Standing, Terms, merge_outcomes
+from vfsl.site import Outcome, Site, Standing, Terms, make_records, merge_outcomes
 from vfsl.values import Disclosure
 
 SEED = PrivateSeed.from_system("C")
@@ -109,13 +110,29 @@ def test_a_part_of_a_step_is_timed_and_recorded_with_its_messages():
         outcome.metrics = {"auc": 0.9}
     transcript = Transcript()
     for name, to in (("step 2/train/sums", "B"), ("step 2/predict/sides", "B")):
-        transcript.sent("C", to, name, "plain", 10, Disclosure(int, "a fact").fact)
-    transcript.released("C", "B", "scores", "columns", 5, 5, "step 2/predict/")
-    record = one.outcomes[0].to_record(transcript)
+        transcript.note_sent("C", to, name, "plain", 10, Disclosure(int, "a fact").fact)
+    transcript.note_released(Release("C", "B", "scores", "columns", 5, 5, "step 2/predict/"))
+    record, other = make_records(one.outcomes, transcript)
     assert (record.name, record.metrics) == ("train xgb", {"auc": 0.9})
     assert [flow.message for flow in record.flows] == ["sums"]
     assert record.shown == ()
+    assert other.name == "other messages"  # nothing that was sent is missing
+    assert [flow.message for flow in other.flows] == ["sides"]
+    assert [line.what for line in other.shown] == ["scores"]
     assert [(event.stage, event.total) for event in heard] == [("start", 3), ("end", None)]
+
+
+def test_a_message_is_in_the_record_of_the_innermost_part():
+    transcript = Transcript()
+    for name in ("complete/part 1/rows", "complete/size"):
+        transcript.note_sent("C", "B", name, "plain", 10, "a fact")
+    outcomes = [
+        Outcome("completion", {}, "complete/"),
+        Outcome("cross-fit", {}, "complete/part 1/"),
+    ]
+    whole, part = make_records(outcomes, transcript)
+    assert [flow.message for flow in whole.flows] == ["size"]
+    assert [flow.message for flow in part.flows] == ["rows"]
 
 
 def test_outcomes_of_all_parties_become_one_record():

@@ -32,7 +32,16 @@ from vfsl.parts import Part, Roles
 from vfsl.progress import Event, OnEvent, Watch
 from vfsl.record import Flow, PartyFacts, RunRecord, StepRecord, fingerprint, versions
 from vfsl.report import write_page
-from vfsl.site import AlignmentTerms, Outcome, Play, Site, Standing, Terms, merge_outcomes
+from vfsl.site import (
+    AlignmentTerms,
+    Outcome,
+    Play,
+    Site,
+    Standing,
+    Terms,
+    make_records,
+    merge_outcomes,
+)
 from vfsl.values import Array
 
 __all__ = ["Event", "Federation", "OnEvent", "register_renderer", "simulate"]
@@ -224,7 +233,7 @@ class Federation:
             standing.drawn |= drawn  # the larger count of each purpose
             site.standing, site.outcomes = standing, outcomes
         together = merge_outcomes({party: outcomes for party, (*_, outcomes) in played.items()})
-        self._steps += [self._with_cautions(one).to_record(transcript) for one in together]
+        self._steps += make_records([self._with_cautions(one) for one in together], transcript)
         return {party: result for party, (result, *_) in played.items()}
 
     def align(

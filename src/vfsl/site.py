@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,8 +59,10 @@ class Outcome:
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_record(self, transcript: Transcript) -> StepRecord:
-        """As a step of the run record, with the messages that were sent for it."""
+    def to_record(
+        self, transcript: Transcript, belongs: Callable[[str], bool] | None = None
+    ) -> StepRecord:
+        """As a step of the run record, with the messages that belong to it."""
         return StepRecord(
             self.name,
             self.settings,
@@ -69,9 +71,9 @@ class Outcome:
             tuple(self.rounds),
             self.stop_reason,
             tuple(self.notes),
-            transcript.flows(self.name, self.scope),
+            transcript.flows(self.name, belongs),
             self.details,
-            transcript.shown(self.name, self.scope),
+            transcript.shown(self.name, belongs),
         )
 
 
@@ -346,6 +348,25 @@ class Site:
         outcome.seconds = time.perf_counter() - started
         self.tell(name, "end")
         self.outcomes.append(outcome)
+
+
+def make_records(outcomes: Sequence[Outcome], transcript: Transcript) -> list[StepRecord]:
+    """The outcomes of a step as records, each message in exactly one of them.
+
+    A message belongs to the outcome with the longest scope that its name begins with. What belongs
+    to none makes a record of its own: nothing that left a party is missing in the ledger.
+    """
+
+    def owner(name: str) -> int:
+        found = [at for at, one in enumerate(outcomes) if name.startswith(one.scope)]
+        return max(found, key=lambda at: len(outcomes[at].scope), default=-1)
+
+    records = [
+        one.to_record(transcript, lambda name, at=at: owner(name) == at)  # type: ignore[misc]
+        for at, one in enumerate(outcomes)
+    ]
+    rest = Outcome("other messages", {}).to_record(transcript, lambda name: owner(name) < 0)
+    return [*records, *([rest] if rest.flows or rest.shown else [])]
 
 
 def merge_outcomes(by_party: Mapping[str, list[Outcome]]) -> list[Outcome]:

@@ -50,17 +50,8 @@ class Copies:
 
 
 @pytest.fixture
-def toys(tmp_path, monkeypatch):
-    (tmp_path / "toy_methods.py").write_text(TOYS)
-    page = tmp_path / "toy_methods-1.0.dist-info"
-    page.mkdir()
-    (page / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-methods\nVersion: 1.0\n")
-    (page / "entry_points.txt").write_text(
-        "[vfsl.completers]\nzeros = toy_methods:Zeros\ncopies = toy_methods:Copies\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    yield
-    sys.modules.pop("toy_methods", None)
+def toys(install):
+    install("toy_methods", TOYS, "vfsl.completers", zeros="Zeros", copies="Copies")
 
 
 def rng(seed=0):

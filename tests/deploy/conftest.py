@@ -299,6 +299,7 @@ def kit():
         tables=make_tables,
         party_text=party_text,
         align=ALIGN,
+        private_seeds=private_seeds,
         job=JOB,
         pu=PU,
         complete=COMPLETE,

@@ -6,18 +6,16 @@ import pytest
 
 from vfsl.deploy.config import PartyFile
 from vfsl.deploy.consent import agreement, asks_of, refusals
-from vfsl.deploy.job import SharedJob, job_hash, load_shared_job, opened_job, sealed_text
-from vfsl.deploy.steps import STEPS
+from vfsl.deploy.job import job_hash, load_shared_job, opened_job, sealed_text
 from vfsl.errors import ConfigError, ProtocolError
-from vfsl.job.schema import STEPS as JOB_STEPS
+from vfsl.job.schema import SharedJob, check
 
-KNOWN = frozenset(STEPS)
 ALIGN = {"do": "align", "parties": ["B", "C"]}
 
 
 def job(*steps, **run):
     content = {"run": run, "parties": ["A", "B", "C"], "steps": [ALIGN, *steps]}
-    return SharedJob.model_validate(content)
+    return check(content, SharedJob)
 
 
 def party(name="B", **allow):
@@ -41,6 +39,10 @@ def pu(**more):
     return {"do": "pu", "positives": "A", "label_holder": "C", **more}
 
 
+def complete(**more):
+    return {"do": "complete", "given": "C", "missing": "B", **more}
+
+
 @pytest.mark.parametrize(
     ("step", "names"),
     [
@@ -62,6 +64,16 @@ def pu(**more):
         (pu(preset="seed"), ["row lists", "reliable positives"]),
         (pu(preset="seed", row_lists="hidden"), ["reliable positives"]),
         (pu(consent=["B", "C"]), ["strangers", "reliable positives"]),
+        (
+            train("risa", accept=["label-disclosure"]),
+            ["training labels", "evidence", "predictions"],
+        ),
+        (complete(), ["row differences", "completed columns"]),
+        (
+            complete(label="y"),
+            ["row differences", "completed columns", "tree partitions", "row confidence"],
+        ),
+        (complete(low="vfgain"), ["embeddings", "row differences", "completed columns"]),
     ],
 )
 def test_what_a_step_asks_for(step, names):
@@ -71,20 +83,20 @@ def test_what_a_step_asks_for(step, names):
 
 def test_a_party_that_allows_everything_asked_agrees():
     mine = party(disclosures=["training scores"], outputs=["predictions"])
-    assert refusals(mine, job(train("logistic")), "C", KNOWN) == []
+    assert refusals(mine, job(train("logistic")), "C") == []
 
 
 def test_each_missing_permission_is_a_sentence_that_names_it():
-    said = refusals(party(), job(train("logistic")), "C", KNOWN)
+    said = refusals(party(), job(train("logistic")), "C")
     assert len(said) == 2
     assert said[0].startswith("Step 2: 'B' has not allowed the disclosure 'training scores'")
     assert "'predictions'" in said[1]
 
 
 def test_parties_whose_columns_are_not_used_need_not_allow_their_use():
-    assert refusals(party("K"), job(train("xgb")), "C", KNOWN) == []
-    assert refusals(party("A"), job(train("xgb")), "C", KNOWN) == []
-    assert refusals(party("B"), job(train("xgb")), "C", KNOWN) != []
+    assert refusals(party("K"), job(train("xgb")), "C") == []
+    assert refusals(party("A"), job(train("xgb")), "C") == []
+    assert refusals(party("B"), job(train("xgb")), "C") != []
 
 
 @pytest.mark.parametrize(
@@ -100,31 +112,34 @@ def test_parties_whose_columns_are_not_used_need_not_allow_their_use():
 )
 def test_other_reasons_to_refuse(allow, asked, leader, words):
     allow = {"outputs": ["predictions", "reliable positives"]} | allow
-    (said,) = refusals(party(**allow), asked, leader, KNOWN)
+    (said,) = refusals(party(**allow), asked, leader)
     assert words in said
 
 
 def test_a_label_must_be_released_by_its_holder():
     asked = job({**train(), "label": ["C", "salary"]})
     mine = party("C", outputs=["predictions"])
-    assert any("has not released the label" in text for text in refusals(mine, asked, "C", KNOWN))
+    assert any("has not released the label" in text for text in refusals(mine, asked, "C"))
 
 
 def test_roles_of_keys_must_fit():
     mine = party("K")
-    asked = SharedJob.model_validate(
-        {"run": {"key_holder": "A"}, "parties": ["K", "B", "C"], "steps": [ALIGN]}
+    content = {"run": {"key_holder": "A"}, "parties": ["K", "B", "C"], "steps": [ALIGN]}
+    asked = check(content, SharedJob)
+    assert any("set up as key holder" in text for text in refusals(mine, asked, "C"))
+
+
+def test_completed_rows_and_evaluations_ask_for_what_they_show():
+    asked = check(
+        {
+            "parties": ["B", "C"],
+            "test": {"share": 0.3},
+            "steps": [ALIGN, complete(), train("xgb", rows="completed"), {"do": "evaluate"}],
+        },
+        SharedJob,
     )
-    assert any("set up as key holder" in text for text in refusals(mine, asked, "C", KNOWN))
-
-
-def test_a_step_that_deployments_do_not_have_is_refused():
-    (said,) = refusals(party(), job(pu()), "C", frozenset({"align"}))
-    assert "no step 'pu'" in said
-
-
-def test_every_step_of_jobs_has_a_role_here():
-    assert set(STEPS) <= set(JOB_STEPS)
+    names = [[name for _, name in asks_of(step)] for step in asked.steps[2:]]
+    assert names == [["tree partitions", "row confidence", "predictions"], ["predictions"]]
 
 
 def test_the_ledger_says_what_was_agreed_to():
@@ -179,11 +194,10 @@ def test_settings_that_a_deployment_refuses(tmp_path, change, words):
             '[[steps]]\ndo = "align"\n[[steps]]\ndo = "pu"\npositives = "A"\nlabel_holder = "B"',
             "without the positive holder",
         ),
-        ('[[steps]]\ndo = "align"\n[[steps]]\ndo = "evaluate"', "steps.1.: .*one machine only"),
+        ('[[steps]]\ndo = "align"\n[[steps]]\ndo = "evaluate"', "add a .test. section"),
         (
-            '[[steps]]\ndo = "align"\n[[steps]]\ndo = "train"\nmodel = "risa"\nlabel = ["A", "y"]\n'
-            'accept = ["label-disclosure"]',
-            "'risa' trains on one machine only",
+            '[[steps]]\ndo = "align"\n[[steps]]\ndo = "train"\nmodel = "risa"\nlabel = ["A", "y"]',
+            "accept must be .'label-disclosure'.",
         ),
         (
             '[[steps]]\ndo = "align"\n[[steps]]\ndo = "complete"\ngiven = "A"\nmissing = "A"',

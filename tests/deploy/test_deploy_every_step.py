@@ -5,12 +5,18 @@ federation of this process with the seeds and row plans that they kept. All resu
 same, byte for byte.
 """
 
+import shutil
+from dataclasses import replace
 from functools import partial
 
+import pytest
+
 from vfsl import rows
+from vfsl.completion import available
+from vfsl.deploy.job import load_shared_job
 from vfsl.federation import simulate
-from vfsl.job.play import play
-from vfsl.job.steps import AlignStep
+from vfsl.job.play import play, write_aligned
+from vfsl.job.steps import STEPS, AlignStep, models
 from vfsl.site import TestRows
 
 ALLOW = """
@@ -19,7 +25,7 @@ submitters = ["C"]
 steps = ["align", "train", "pu", "complete", "evaluate"]
 disclosures = ["training scores", "repeated predictions", "tree partitions", "associations",
   "row differences", "row confidence", "training labels", "evidence", "strangers", "row lists",
-  "cross-gram", "rare labels"]
+  "cross-gram", "rare labels", "embeddings"]
 outputs = ["predictions", "reliable positives", "completed columns"]
 [limits]
 asked = 1000
@@ -45,6 +51,15 @@ def train(model, more=""):
     return f'[[steps]]\ndo = "train"\nmodel = "{model}"\nlabel = ["C", "y"]\n{more}\n'
 
 
+PU = """
+[[steps]]
+do = "pu"
+positives = "A"
+label_holder = "C"
+protocol = "ecdh"
+rounds = 2
+folds = 2
+"""
 COMPLETE = '[[steps]]\ndo = "complete"\ngiven = "C"\nmissing = "B"\nfolds = 2\n'
 EVALUATE = '[[steps]]\ndo = "evaluate"\nbootstrap = 100\n'
 FEW = "n_estimators = 2\nmax_depth = 2"
@@ -58,12 +73,12 @@ JOBS = {
     "xgb": train("xgb", FEW),
     "lgb": train("lgb", FEW),
     "risa": train("risa", RISA),
-    "pu": '[[steps]]\ndo = "pu"\npositives = "A"\nlabel_holder = "C"\nprotocol = "ecdh"\nrounds = 2\n'
-    'folds = 2\nconsent = ["B", "C"]\n',
-    "pu over trees": '[[steps]]\ndo = "pu"\npositives = "A"\nlabel_holder = "C"\nbase = "xgb"\n'
-    'protocol = "ecdh"\nrounds = 2\nfolds = 2\n',
+    "pu": PU + 'consent = ["B", "C"]\n',
+    "pu over trees": PU + 'base = "xgb"\n',
     "complete": COMPLETE + 'rounds = 2\nlabel = "y"\nadvice_trees = 1\n',
     "complete by association": COMPLETE + "tau = 0.05\n",
+    "complete by VF-GAIN": COMPLETE + 'tau = 0.99\nlow = "vfgain"\n',
+    "complete by a generator": COMPLETE + 'tau = 0.99\nlow = "vae"\n',
     "completed rows": COMPLETE + train("xgb", 'rows = "completed"\n' + FEW),
     "evaluate": train("logistic", "refine = 0")
     + train("xgb", FEW)
@@ -72,35 +87,51 @@ JOBS = {
 }
 
 
-def give_amounts(world, kit):
-    """C's people also have an amount, for models of numbers; its party file releases one label."""
-    table = world.tables["C"].assign(amount=range(len(world.tables["C"])))
-    table.to_csv(world.site("C") / "table.csv", index=False)
+EXPECTED = {
+    "risa": ("predictions-2.csv", "parties/B/model-2-share.json"),
+    "pu": ("pu-scores-2.csv", "reliable-positives-2.csv"),
+    "complete": ("completed-2.csv", "provenance-2.csv", "remaining-2.csv", "advice-2.json"),
+    "completed rows": ("completed-2.csv", "predictions-3.csv"),
+    "evaluate": ("metrics-5.json",),
+}
 
 
-def allow_all(world, kit, label="y"):
+def allow_all(world, kit, label):
+    """Every party allows what any job asks for, and C releases the label of this one."""
     for party in "ABCK":
         text = kit.party_text(party, ALLOW).replace('label = "y"', f'label = "{label}"')
+        if label != "y":
+            text = text.replace('"MARKER-c2"]', '"MARKER-c2", "amount"]')
         world.write_party(party, text)
+    table = world.tables["C"]
+    table.assign(amount=table["MARKER-c1"] * 3.0).to_csv(world.site("C") / "table.csv", index=False)
 
 
-def play_in_memory(job, tables, world, scratch, seeds):
+def play_in_memory(job, world, kit, scratch, label):
     """The same steps by the same seeds and row plans, all parties in this process."""
-    frames = {party: frame.drop(columns="unused") for party, frame in tables.items()}
+    columns = {"A": ["id", "since"], "B": ["id", "MARKER-b1", "MARKER-b2"]}
+    columns["C"] = ["id", "MARKER-c1", "MARKER-c2", label]
+    frames = {party: frame[columns[party]] for party, frame in world.read().items()}
     fed = simulate(
         frames,
-        labels={party: name for party in frames for name in job.labels_in_steps(party)}
-        | {"B": None},
+        labels={"A": None, "B": None, "C": label},
         seed=job.run.seed,
-        private=seeds,
+        private=kit.private_seeds(world.results),
     )
     for number, step in enumerate(job.steps, start=1):
         for party, site in fed.sites.items():
             site.number, site.folder = number, scratch / "kept" / party / f"step-{number}"
             site.results = site.pages = scratch / party
+            # As in a deployment: completed rows have numbers, their ids stay at the given party.
+            state = scratch / "kept" / party / "alignment"
+            site.alignment = replace(site.alignment, lasting=True, state=state)
         if isinstance(step, AlignStep):
-            fed.load_plan_of(world.results, step.parties)
+            for party in step.parties:
+                shutil.copytree(world.results(party) / "plan", scratch / "plans" / party)
+            fed.load_plan(scratch / "plans", *step.parties)
             fed.play(partial(rows.hold_out, test=TestRows(job.test.share)))
+            for party in step.parties:
+                write_aligned(fed.sites[party], scratch / party)
         else:
             fed.play(partial(play, step))
 
@@ -112,3 +143,41 @@ def files_in(folder):
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != "record.json" and path.parent.name != "plan"
     }
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_party_gets_over_the_relay_what_it_gets_in_memory(world, kit, name):
+    if any(word in JOBS[name] for word in ("risa", "vae", "vfgain")):
+        pytest.importorskip("torch")
+    label = "amount" if name == "linear" else "y"
+    allow_all(world, kit, label)
+    _, errors = world.attempt(job=ALIGN + JOBS[name])
+    assert errors == {}
+    job = load_shared_job(world.folder / "job.toml")
+    scratch = world.folder / "in memory"
+    play_in_memory(job, world, kit, scratch, label)
+    for party in "ABCK":
+        assert files_in(world.results(party)) == files_in(scratch / party), party
+    made = {path for party in "BC" for path in files_in(world.results(party))}
+    assert set(EXPECTED.get(name, ())) <= made
+    assert "aligned.csv" in made
+
+
+def test_the_jobs_above_have_every_step_and_every_model():
+    jobs = "".join([ALIGN, *JOBS.values()])
+    assert {do for do in STEPS if f'do = "{do}"' in jobs} == set(STEPS)
+    assert {model for model in models() if f'model = "{model}"' in jobs} == set(models())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("method", available())
+def test_every_completion_method_runs_between_companies(world, kit, method):
+    """Most are local at the missing party; what counts is that each can be asked for there."""
+    pytest.importorskip("torch")
+    allow_all(world, kit, "y")
+    _, errors = world.attempt(job=ALIGN + COMPLETE + f'tau = 0.99\nlow = "{method}"\n')
+    assert errors == {}
+    scratch = world.folder / "in memory"
+    play_in_memory(load_shared_job(world.folder / "job.toml"), world, kit, scratch, "y")
+    assert files_in(world.results("B")) == files_in(scratch / "B")

@@ -51,8 +51,11 @@ def test_states(tmp_path, kept):
 def test_finished_steps_are_those_without_a_gap_and_of_this_job(kept):
     record = StepRecord("align", {}, 1.0)
     for number in (1, 2, 4):
-        kept.keep("hash", number, record, {})
+        kept.keep("hash", number, [record], {"plan": "p"})
     assert kept.finished_steps("hash") == 2
+    assert kept.records("hash", 2) == [record]
+    assert kept.standing("hash", 2) == {"plan": "p"}
+    assert (kept.records("hash", 0), kept.standing("hash", 0)) == ([], {})
     with pytest.raises(StoreError, match="another job"):
         kept.finished_steps("another")
     kept.forget_from("hash", 2, 4)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 from vfsl.record import Flow, Shown
 
+Belongs = Callable[[str], bool]
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -109,11 +111,14 @@ class Transcript:
         mine = [(s.sender, s.name, s.body) for s in self.sights if s.receiver == party]
         return sorted(mine, key=lambda sight: sight[0])
 
-    def flows(self, step: str, scope: str = "") -> tuple[Flow, ...]:
-        """The messages under a scope, summed up by sender, receiver and declared name, in order."""
+    def flows(self, step: str, belongs: Belongs | None = None) -> tuple[Flow, ...]:
+        """Messages summed up by sender, receiver and declared name, in order of appearance.
+
+        ``belongs`` says of a message's name whether it is one of them; all are by default.
+        """
         sums: dict[tuple[str, str, str, str, str], list[int]] = {}
         for entry in self.entries:
-            if entry.name.startswith(scope):
+            if belongs is None or belongs(entry.name):
                 line = (entry.sender, entry.receiver, entry.message, entry.kind, entry.fact)
                 counts = sums.setdefault(line, [0, 0])
                 counts[0] += 1
@@ -123,11 +128,11 @@ class Transcript:
             for (sender, receiver, message, kind, fact), (messages, size) in sums.items()
         )
 
-    def shown(self, step: str, scope: str = "") -> tuple[Shown, ...]:
-        """The exact numbers that were shown under a scope, summed up by who showed whom what."""
+    def shown(self, step: str, belongs: Belongs | None = None) -> tuple[Shown, ...]:
+        """The exact numbers that were shown, summed up by who showed whom what."""
         sums: dict[tuple[str, str, str, str], list[int]] = {}
         for one in self.releases:
-            if one.scope.startswith(scope):
+            if belongs is None or belongs(one.scope):
                 counts = sums.setdefault((one.sender, one.receiver, one.what, one.about), [0, 0])
                 counts[0] += one.numbers
                 counts[1] += one.counted

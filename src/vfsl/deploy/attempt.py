@@ -31,7 +31,7 @@ from vfsl.job.schema import SharedJob, TestSection
 from vfsl.job.steps import Step
 from vfsl.record import PartyFacts, RunRecord, StepRecord, versions
 from vfsl.rows import split_off_marks
-from vfsl.site import AlignmentTerms, Site, Terms, TestRows
+from vfsl.site import AlignmentTerms, Site, Terms, TestRows, make_records
 from vfsl.store import read_json, write_json
 from vfsl.values import Disclosure, Disclosures
 
@@ -228,7 +228,7 @@ def _play_step(
         budget = budget_of(site, mine, folder, step, run, _fingerprint_key(folder))
     channel = Channel(sealed, transcript, timeout=seconds, budget=budget)
     play(step, site, channel.within(f"step {site.number}"))
-    return [outcome.to_record(transcript) for outcome in site.outcomes]
+    return make_records(site.outcomes, transcript)
 
 
 def _agreement_record(job: SharedJob, facts: Announced, transcript: Transcript) -> StepRecord:

@@ -140,11 +140,11 @@ DISCLOSURES = {
     "associations": "two parties see how strongly their columns go together, one without names",
     "row differences": "a party sees how unlike its common rows each row of the other is",
     "repeated predictions": "a party sees a prediction per round for rows that it does not have",
-    "embeddings": "a party sees learned vectors of the other's rows, and the other how its loss "
-    "changes with them: each can guess the other's columns as far as they go together",
     "row confidence": "the label holder learns, in tenths, how sure its completed rows are",
     "training labels": "the other parties can read the labels of most rows that they train on",
     "evidence": "the label holder sees, row by row, what each party's columns say of the classes",
+    "embeddings": "a party sees learned vectors of the other's rows, and the other how its loss "
+    "changes with them: each can guess the other's columns as far as they go together",
     "row lists": "feature holders learn who the known positives are",
     "strangers": "the positive holder receives ids that it did not know",
 }

@@ -229,8 +229,8 @@ class ConditionalGAN(DeepGenerator):
         return self.layout_.back(self.layout_.tanh_gumbel(logits, self.temperature, source))
 
     def state(self) -> dict[str, Any]:
-        counts = [count.tolist() for count in self.conditioner_.counts]
-        return {**super().state(), "counts": counts}
+        learned = super().state()
+        return {**learned, "counts": [count.tolist() for count in self.conditioner_.counts]}
 
     def restore(self, state: Mapping[str, Any], arrays: Mapping[str, Array], where: str) -> None:
         super().restore(state, arrays, where)
