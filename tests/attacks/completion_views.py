@@ -26,7 +26,7 @@ class Opened:
         def listen(channel, *rest):
             answer = opened(channel, *rest)
             with self._lock:
-                kept.append((channel.me, channel._scope, answer))
+                kept.append((channel.me, channel.scope, answer))
             return answer
 
         monkeypatch.setattr(module, name, listen)

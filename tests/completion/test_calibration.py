@@ -1,11 +1,13 @@
 """Probabilities, expected errors, intervals and sets, by hand and by coverage."""
 
+import json
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 from vfsl.completion import calibration
-from vfsl.completion.calibration import ClassScale, ErrorScale, draw_folds, plain_chances
+from vfsl.completion.calibration import ClassScale, ErrorScale, draw_folds, plain_chances, to_lists
 
 
 def test_the_quantile_is_an_order_statistic():
@@ -86,7 +88,7 @@ def test_class_scales_are_logistic_models_of_the_scores():
     model = LogisticRegression(max_iter=1000).fit(inside, codes)
     np.testing.assert_allclose(scale.chances(scores)[:, :3], model.predict_proba(inside), atol=1e-9)
     assert (scale.chances(scores)[:, 3] == 0).all()  # a class that was never seen
-    again = ClassScale.from_dict(scale.to_dict())
+    again = ClassScale.from_dict(json.loads(json.dumps(to_lists(scale))))
     np.testing.assert_array_equal(again.chances(scores), scale.chances(scores))
     two = ClassScale.fit(scores[:, :1], (scores[:, 0] > 0).astype(int), 2)
     assert (two.chances(scores[:, :1]).argmax(axis=1) == (scores[:, 0] > 0)).mean() > 0.95
