@@ -65,7 +65,7 @@ def test_ids_of_the_given_party_are_no_formulas_at_the_missing_one(folder, monke
         (("--tau", "half"), "tau must be a number from 0 to 1 or 'auto'. Got 'half'"),
         (("--low", "hotdeck"), "did you mean 'hot-deck'?"),
         (("--base", "xgbb"), "did you mean 'xgb'?"),
-        (("--k", "0"), "k must be greater than 0. Got 0.0"),
+        (("--k", "0"), "k must be a number above 0 and at most 1. Got 0.0"),
         (("--label", "A=gone"), "Party A has no label 'gone'"),
         (("--label", "late"), "--label must be NAME=VALUE"),
         (("--label", "Q=late"), "names party 'Q', which has no --party"),

@@ -79,11 +79,11 @@ def test_an_interrupted_run_goes_on_to_the_same_result(folder, monkeypatch):
     assert pu(folder, monkeypatch, out="whole") == 0
     learn, calls = VFPU.learn, []
 
-    def interrupted(self, site, channel, **how):
+    def interrupted(self, site, channel, *how):
         if site.me == "C" and not calls:
             calls.append(site.me)
             raise KeyboardInterrupt
-        return learn(self, site, channel, **how)
+        return learn(self, site, channel, *how)
 
     monkeypatch.setattr(VFPU, "learn", interrupted)
     assert pu(folder, monkeypatch) == 130
@@ -101,9 +101,9 @@ def test_an_interrupted_run_goes_on_to_the_same_result(folder, monkeypatch):
         (("--consent", "B"), "steps[1].consent must name all parties that hold columns, B, C"),
         (("--label-holder", "A"), "label_holder must be an aligned party. Got 'A'"),
         (("--label-holder", "Q"), "party 'Q', which has no table"),
-        (("--base", "forest"), "steps[1].base must be 'lr', 'rf'"),
-        (("--promote", "2"), "steps[1].promote must be less than 1. Got 2.0"),
-        (("--preset", "paper"), "steps[1].preset must be 'default' or 'seed'"),
+        (("--base", "forest"), "steps[1]: There is no base of VFPU 'forest'. Known are lr, rf"),
+        (("--promote", "2"), "steps[1].promote must be a number from 0 to 1. Got 2.0"),
+        (("--preset", "paper"), "steps[1].preset must be one of 'default', 'seed'"),
     ],
 )
 def test_mistakes_are_one_sentence_and_write_nothing(more, words, folder, monkeypatch, capsys):

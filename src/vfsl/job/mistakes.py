@@ -43,7 +43,7 @@ def _own_words(where: str, text: str) -> str:
     """What a check of ours said: of a whole part, of a field in it (.field …), or of a value."""
     if text.startswith("must "):
         return f"{where} {text}"
-    whole = f"{where}{text}" if text.startswith(".") else text
+    whole = f"{where}{text}" if text.startswith((".", ": ")) else text
     return whole if whole.endswith(("?", ".")) else f"{whole}."
 
 

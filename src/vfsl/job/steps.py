@@ -6,7 +6,7 @@ and help (vfsl.params). Each model has a type of train step, also those of other
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Literal
@@ -64,7 +64,10 @@ def _check_parameter(declared: Param, value: object) -> object:
     wanted = find_mistake(declared, value)
     if wanted is not None:
         names = [choice for choice in declared.choices if isinstance(choice, str)]
-        raise wrong(wanted, value, names)
+        odd = value
+        if isinstance(value, list) and names:  # which of them
+            odd = next((item for item in value if item not in names), value)
+        raise wrong(wanted, odd, names)
     return value
 
 
@@ -101,6 +104,14 @@ class Place:
     parties: tuple[str, ...] = ()
     completed: tuple[int, str, str] | None = None
     trained: Mapping[int, Any] = field(default_factory=dict)
+
+
+def _check_method(check: Callable[[], Any]) -> None:
+    """What a method refuses, as a mistake of its step."""
+    try:
+        check()
+    except ConfigError as error:
+        raise ValueError(f": {error}") from None
 
 
 class Step(Strict):
@@ -173,6 +184,11 @@ class PuTerms(Step):
     def own_fields(cls) -> list[str]:
         return list(PuTerms.model_fields)
 
+    @model_validator(mode="after")
+    def _fits_the_method(self) -> PuTerms:
+        _check_method(self.method().check)
+        return self
+
     def method(self) -> VFPU:
         """VFPU with the parameters that were given."""
         return VFPU(**self.settings())
@@ -202,6 +218,11 @@ class CompleteTerms(Step):
     def own_fields(cls) -> list[str]:
         return list(CompleteTerms.model_fields)
 
+    @model_validator(mode="after")
+    def _fits_the_method(self) -> CompleteTerms:
+        _check_method(self.method().resolve)
+        return self
+
     def method(self) -> FedPSG:
         """FedPSG with the parameters that were given."""
         return FedPSG(**self.settings())
@@ -229,10 +250,7 @@ class TrainStep(Step):
                 f".rows must be 'common' with model = {self.model!r}, which uses every row "
                 f"already. Got {self.rows!r} instead"
             )
-        try:
-            self.estimator().check()
-        except ConfigError as error:
-            raise ValueError(f": {error}") from None
+        _check_method(self.estimator().check)
         if kind.discloses_labels != (LABEL_DISCLOSURE in self.accept):
             telling = [name for name in models() if ESTIMATORS.find(name).discloses_labels]
             raise ValueError(

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from vfsl.channel import Channel
+from vfsl.crypto import SCHEMES
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator
 from vfsl.estimators.exchange import send_fresh_key
@@ -178,15 +179,17 @@ class TreeModel(Estimator):
         that all of them have.
         """
         self.check()
-        if self.keys == "label-holder" and roles.scheme == "bfv":
+        scheme = SCHEMES.find(roles.scheme)
+        if self.keys == "label-holder" and scheme.opener_sees_places:
             raise ConfigError(
-                "Without a key holder the scheme of trees must be 'paillier': under 'bfv' whoever "
-                "opens sums sees which bins they came from. Got 'bfv' instead."
+                f"Without a key holder the scheme of trees must be 'paillier': under "
+                f"{scheme.name!r} whoever opens sums sees which bins they came from. "
+                f"Got {scheme.name!r} instead."
             )
-        if self.packing in ("tree", "level") and roles.scheme == "bfv":
+        if self.packing in ("tree", "level") and scheme.rows_together:
             raise ConfigError(
                 f"The packing parameter of {type(self).__name__} must be 'node' or 'auto' under "
-                f"'bfv', which sums rows that lie together. Got {self.packing!r} instead."
+                f"{scheme.name!r}, which sums rows that lie together. Got {self.packing!r} instead."
             )
         channel = channel.within(self.name, DISCLOSURES)
         growth = self._growth(roles)
