@@ -1,17 +1,12 @@
-"""Lets the tests of channels import what they share, and ends the threads of their engines."""
-
-import sys
-from pathlib import Path
+"""Ends the threads of the engines that a test of channels has made."""
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+from tests.channel.relay_case import Engine
 
 
 @pytest.fixture(autouse=True)
 def _no_threads_stay():
-    from relay_case import Engine
-
     Engine.made.clear()
     yield
     for engine in Engine.made:

@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from relay_case import Engine, pair, run
 
+from tests.channel.relay_case import Engine, pair, run
 from vfsl.channel import relayed
 from vfsl.channel.transport import RELAY
 from vfsl.errors import ChannelError, PeerFailed, TimedOut, Unauthentic

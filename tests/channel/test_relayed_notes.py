@@ -4,8 +4,8 @@ import threading
 from functools import partial
 
 import pytest
-from relay_case import Engine, pair, run
 
+from tests.channel.relay_case import Engine, pair, run
 from vfsl.channel import Attempt, relayed, wire
 from vfsl.channel.relayed import session_name
 from vfsl.channel.sealing import NoteSession, Secrets
