@@ -1,12 +1,12 @@
-"""Ends the threads of engines that the tests of channels made."""
+"""Ends the threads of the engines that a test of channels has made."""
 
 import pytest
+
+from tests.channel.relay_case import Engine
 
 
 @pytest.fixture(autouse=True)
 def _no_threads_stay():
-    from tests.channel.relay_case import Engine
-
     Engine.made.clear()
     yield
     for engine in Engine.made:
