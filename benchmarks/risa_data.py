@@ -1,4 +1,4 @@
-"""The data of the RISA experiment: two parties, some rows aligned, rows to judge by."""
+"""The data of the RISA experiment: two parties, a fraction of rows aligned, test rows."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def require(task: Task) -> None:
 
 
 def make_case(task: Task, overlap: float, seed: int) -> Case:
-    """Split rows by the seed, deal columns to two parties, align some of the rows."""
+    """Split rows by the seed, divide columns between two parties, align a fraction of the rows."""
     rng = np.random.default_rng([seed, 2024])
     content = load(task.data)
     train, judged = split_rows(content, task, seed, rng)
@@ -151,7 +151,7 @@ def party_tables(
 
 
 def _pixels(pictures: Array) -> pd.DataFrame:
-    """Pictures with channels first, one column per pixel."""
+    """Images with channels first, one column per pixel."""
     flat = np.moveaxis(pictures, 3, 1).reshape(len(pictures), -1).astype(np.float32)
     return pd.DataFrame(flat, columns=[f"p{place}" for place in range(flat.shape[1])])
 

@@ -48,7 +48,7 @@ def corrupt(rows: Inputs, pool: Inputs, rng: np.random.Generator, fraction: floa
 
 
 def shift(pictures: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-    """Each picture moved by up to two pixels, zeros coming in."""
+    """Each image shifted by up to two pixels and padded with zeros."""
     rows, _, height, width = pictures.shape
     padded = torch.nn.functional.pad(pictures, [_SHIFT] * 4)
     down, right = (torch.as_tensor(rng.integers(0, 2 * _SHIFT + 1, rows)) for _ in range(2))

@@ -1,6 +1,6 @@
 """Local: only the label holder's columns, all of its labelled rows; no other party.
 
-A rival that must answer without A's columns gives the class frequencies of training.
+Without A's columns it predicts the class frequencies of the training rows.
 """
 
 from __future__ import annotations
