@@ -21,7 +21,7 @@ import pandas as pd
 from vfsl import rows
 from vfsl.align import Limits, Normalise, RowPlan, RowShare
 from vfsl.align.state import NO_CAP, note_missing_caps
-from vfsl.channel import Channel, Transcript, run_together
+from vfsl.channel import CHANNELS, Channel, Transcript, run_together
 from vfsl.crypto import SCHEMES
 from vfsl.data import PartyTable
 from vfsl.data.checks import check_party_name
@@ -163,8 +163,7 @@ class Federation:
             raise ConfigError(
                 f"The scheme must be one of {['auto', *SCHEMES]}. Got {scheme!r} instead."
             )
-        if on not in ("memory", "processes"):
-            raise ConfigError(f"Parties run on 'memory' or 'processes'. Got {on!r} instead.")
+        self._in_this_process = CHANNELS.find(on).shares_memory
         self.terms = Terms(tuple(tables), key_holder, scheme, security, seed)
         self._transcripts = [Transcript()]  # of the last step, in all choices of rows
         self._on = on
@@ -178,7 +177,7 @@ class Federation:
                 PrivateSeed.of_simulation(party, seed) if private is None else private[party],
                 tables.get(party),
                 alignment=AlignmentTerms(Limits(asked=NO_CAP), seeded_order=True),
-                on_event=self._listener if on == "memory" else None,
+                on_event=self._listener if self._in_this_process else None,
             )
             for party in self.terms.everyone
         }
@@ -404,7 +403,7 @@ class Federation:
         other = copy(self)
         if on_event is not None:
             other._listener = Watch(on_event)
-        listener = other._listener if self._on == "memory" else None
+        listener = other._listener if self._in_this_process else None
         other.sites = {
             party: replace(
                 site,

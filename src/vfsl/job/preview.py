@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from vfsl.crypto import SCHEMES
 from vfsl.job.estimates import seconds
 from vfsl.job.rehearsal import rehearse
 from vfsl.job.run import read_tables
@@ -87,8 +88,9 @@ def preview(job: Job, folder: Path) -> Preview:
                 record.name, flow.sender, flow.receiver, flow.message, flow.kind, flow.fact
             )
             found[line] = None
-    if job.run.scheme == "plain":
-        notes.append("scheme = 'plain' encrypts nothing: ciphertexts can be read by who gets them.")
+    scheme = job.run.scheme
+    if scheme != "auto" and not SCHEMES.find(scheme).hides:
+        notes.append(f"scheme = {scheme!r} encrypts nothing: whoever gets ciphertexts reads them.")
     sizes = {party: (len(table), len(table.columns)) for party, table in tables.items()}
     return Preview(sizes, steps, list(found), notes)
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, SerializeAsAny, ValidationError, model_validator
 
+from vfsl.channel import CHANNELS
 from vfsl.completion.fedpsg import check_pair
+from vfsl.crypto import SCHEMES
 from vfsl.data.checks import PARTY_NAME, is_party_name
 from vfsl.errors import ConfigError
 from vfsl.job.mistakes import Location, nearest, sentence, wrong
@@ -29,6 +32,7 @@ from vfsl.job.steps import (
     TrainStep,
     make_step,
 )
+from vfsl.registry import Registry
 
 
 def _id_columns(value: object) -> str | list[str]:
@@ -38,13 +42,27 @@ def _id_columns(value: object) -> str | list[str]:
     return value  # type: ignore[return-value]
 
 
+def _one_of(special: Sequence[str], registry: Registry[Any], value: object) -> str:
+    known = [*special, *registry.names()]
+    if value not in known:
+        raise wrong(f"one of {', '.join(map(repr, known))}", value, known)
+    return str(value)
+
+
+def _encrypting(value: object) -> str:
+    known = ["auto", *(name for name in SCHEMES.names() if SCHEMES.find(name).hides)]
+    if value not in known:
+        raise wrong(f"one of {', '.join(map(repr, known))}", value, known)
+    return str(value)
+
+
 class RunSection(Strict):
     """Settings of the whole run."""
 
     seed: int = Field(default=0, ge=0)
-    scheme: Literal["auto", "plain", "paillier", "bfv"] = "auto"
+    scheme: Annotated[str, PlainValidator(partial(_one_of, ("auto",), SCHEMES))] = "auto"
     security: Literal[128, 112] = 128
-    channel: Literal["memory", "processes"] = "memory"
+    channel: Annotated[str, PlainValidator(partial(_one_of, (), CHANNELS))] = "memory"
     key_holder: str = "K"
     # "seed": this run repeats exactly; "system": what parties hide is drawn anew, as between them.
     private_draws: Literal["seed", "system"] = "seed"
@@ -266,7 +284,7 @@ class RunTerms(Strict):
     """Settings of a run between organisations: no ``plain`` scheme and no local channel."""
 
     seed: int = 0
-    scheme: Literal["auto", "paillier", "bfv"] = "auto"
+    scheme: Annotated[str, PlainValidator(_encrypting)] = "auto"
     security: Literal[128, 112] = 128
     key_holder: str = "K"
     seconds: float = Field(default=600.0, gt=0, strict=False)  # longest wait for one message

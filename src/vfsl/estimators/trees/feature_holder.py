@@ -282,8 +282,8 @@ class SumsByNode(CandidateSums):
         each = self._holder.candidates
         hidden = []
         for node, places, seen in zip(wanted, order, shown, strict=True):
-            runs = PrefixSums(each.start[places], each.stop[places], each.extra[places])
-            request, mask = self._sums[node].mask(runs, seen)
+            sums = PrefixSums(each.start[places], each.stop[places], each.extra[places])
+            request, mask = self._sums[node].mask(sums, seen)
             hidden.append((request.payload, mask.to_wire().payload))
         return hidden
 
@@ -316,12 +316,12 @@ class SumsByLevel(CandidateSums):
         shift = each.column * (len(wanted) - 1) * width
         shift = shift[order] + (np.arange(len(wanted)) * width)[:, None]
         extra = each.extra[order]
-        runs = PrefixSums(
+        sums = PrefixSums(
             (each.start[order] + shift).ravel(),
             (each.stop[order] + shift).ravel(),
             np.where(extra >= 0, extra + shift, -1).ravel(),
         )
-        request, mask = self._level.mask(runs, shown.ravel())
+        request, mask = self._level.mask(sums, shown.ravel())
         return [(request.payload, mask.to_wire().payload)]
 
 

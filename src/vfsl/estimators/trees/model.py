@@ -17,7 +17,7 @@ from vfsl.estimators.exchange import send_fresh_key
 from vfsl.estimators.trees import scoring
 from vfsl.estimators.trees.binning import MOST_BINS, Bins
 from vfsl.estimators.trees.feature_holder import open_for_label_holder
-from vfsl.estimators.trees.protocol import DISCLOSURES, LEAST_ROWS, PACKING_FOR, Growth
+from vfsl.estimators.trees.protocol import DISCLOSURES, LEAST_ROWS, Growth, choose_packing
 from vfsl.estimators.trees.splits import Rule
 from vfsl.estimators.trees.training import (
     Label,
@@ -256,7 +256,9 @@ class TreeModel(Estimator):
         return Growth(
             max_depth=self.max_depth,
             least_rows=self.min_rows,
-            packing=PACKING_FOR[roles.scheme] if self.packing == "auto" else self.packing,
+            packing=choose_packing(SCHEMES.find(roles.scheme))
+            if self.packing == "auto"
+            else self.packing,
             keys=self.keys,
         )
 

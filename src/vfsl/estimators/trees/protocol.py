@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vfsl.channel import Channel
+from vfsl.crypto import Scheme
 from vfsl.parts import Roles
 from vfsl.values import Array, Ciphertext, Disclosure, Disclosures, Masked
 
@@ -52,11 +53,16 @@ MOST_COLUMNS, MOST_ROUNDS = 1 << 20, 1 << 40
 NO_MORE = -1  # no further level; 0: a level that splits leaves which were looked at before
 BITS = 32  # of one number
 
+
 # How gradients are encrypted and summed. "tree": once per tree; sums node by node, of the smaller
 # child. "node": again at every level, ordered by node, as a scheme that packs many rows into a
 # ciphertext sums blocks of rows, which must lie together. "level": once for all trees that grow
 # together; all nodes of a level in one array, where adding costs less than handling many arrays.
-PACKING_FOR = {"plain": "level", "paillier": "tree", "bfv": "node"}
+def choose_packing(scheme: type[Scheme]) -> str:
+    """What packing="auto" means under a scheme."""
+    if scheme.rows_together:
+        return "node"
+    return "level" if scheme.cheap_sums else "tree"
 
 
 @dataclass(frozen=True)
