@@ -137,7 +137,8 @@ class RISA(Estimator):
         return ("disclosure", "training labels"), ("disclosure", "evidence")
 
     def numbers_per_row(self) -> int:
-        return 2  # evidence for each class, of rows that are predicted only
+        # Evidence for each class, in every epoch and in a prediction; rows that leave show less.
+        return 2 * (self.epochs + 1)
 
     def check(self) -> None:
         """Refuse parameters that cannot be used."""
