@@ -129,7 +129,7 @@ def test_an_unaligned_federation_cannot_train():
     ("change", "words"),
     [
         ({"scheme": "rot13"}, "scheme must be one of"),
-        ({"on": "moon"}, "'memory' or 'processes'"),
+        ({"on": "moon"}, "no channel 'moon'. Known are memory, processes"),
         ({"key_holder": "A"}, "also has a table"),
         ({"labels": {"Z": "y"}}, "party 'Z', which has no table"),
         ({"labels": {"A": "target"}}, "target"),

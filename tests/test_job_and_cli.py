@@ -126,7 +126,11 @@ def test_bad_tables_are_one_sentence(case, folder, monkeypatch, capsys):
 
 BAD_JOBS = {
     "missing table": ('"a.csv"', '"no.csv"', "no.csv"),
-    "unknown scheme": ('"plain"', '"plian"', "run.scheme must be 'auto', 'plain', 'paillier'"),
+    "unknown scheme": (
+        '"plain"',
+        '"plian"',
+        "run.scheme must be one of 'auto', 'plain', 'paillier'",
+    ),
     "unknown party in a step": ('label = ["A"', 'label = ["Q"', "party 'Q', which has no table"),
     "unknown label column": ('["A", "spend"]', '["A", "spent"]', "spent"),
     "unknown field": ("seed = 3", "sed = 3", "run.sed is not a known field; did you mean 'seed'?"),

@@ -8,10 +8,10 @@ import vfsl as package
 from tests.job_cases import vfsl
 from vfsl.data import PartyTable
 from vfsl.deploy.config import Project, checked
-from vfsl.deploy.job import SharedJob
 from vfsl.errors import ConfigError
 from vfsl.federation import Federation
 from vfsl.job import load_job
+from vfsl.job.schema import SharedJob, check
 
 WRONG = ["../../x", "a/b", "..", ".", "", " ", "a b", "-a", "_a", "x" * 64, "Ä", "a\n", "a.b", "/x"]
 RULE = "1 to 63 letters, digits, - and _, the first a letter or digit"
@@ -110,7 +110,7 @@ def test_deployments_refuse():
         with pytest.raises(ConfigError, match=RULE):
             checked(Project, content | change)
     job = {"parties": ["A", "B"], "steps": [{"do": "align"}]}
-    checked(SharedJob, job)
+    check(job, SharedJob)
     for change in ({"parties": ["A", "../../x"]}, {"run": {"key_holder": "../../x"}}):
         with pytest.raises(ConfigError, match=RULE):
-            checked(SharedJob, job | change)
+            check(job | change, SharedJob)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from vfsl import store
 from vfsl.errors import ConfigError, StoreError
@@ -47,23 +48,27 @@ def save_model(
     model.check_fitted()
     folder = Path(folder)
     check_no_model(folder, name, force)
+    page = _describe(model, model.label_, list(model.shares_))  # refused before anything is written
     for share in model.shares_.values():
         save_share(share, folder, name)
-    save_page(model, model.label_, list(model.shares_), folder, name)
+    store.write_json(folder / f"{name}.json", page)
 
 
 def save_page(
     model: Estimator, label: tuple[str, str], parties: Sequence[str], folder: Path, name: str
 ) -> None:
     """Write what everybody may know of a model: its settings, its label, whose shares it has."""
-    public = {
+    store.write_json(folder / f"{name}.json", _describe(model, label, parties))
+
+
+def _describe(model: Estimator, label: tuple[str, str], parties: Sequence[str]) -> dict[str, Any]:
+    return {
         "format": FORMAT,
         "model": model.name,
         "label": list(label),
         "parties": list(parties),
         "settings": model.saved_settings(parties),
     }
-    store.write_json(folder / f"{name}.json", public)
 
 
 def check_no_model(folder: Path, name: str, force: bool) -> None:
