@@ -99,6 +99,7 @@ class TestSection(Strict):
 class JobSteps(Strict):
     """What a job of one machine and one between organisations have in common: test and steps."""
 
+    parties: Any  # by name, or only their names
     test: TestSection | None = None
     steps: list[SerializeAsAny[Step]] = Field(min_length=1)
 
@@ -150,7 +151,7 @@ class JobSteps(Strict):
     @property
     def party_names(self) -> list[str]:
         """The parties with a table."""
-        raise NotImplementedError
+        return list(self.parties)
 
     def _check_names(self, key_holder: str, of_key_holder: str) -> None:
         for party in (*self.party_names, key_holder):
@@ -261,10 +262,6 @@ class Job(JobSteps):
                     )
         return self
 
-    @property
-    def party_names(self) -> list[str]:
-        return list(self.parties)
-
     def labels_of(self, party: str) -> list[str]:
         """The columns of a party that the job calls a label anywhere; none of them is a feature."""
         own = self.parties[party].label
@@ -306,10 +303,6 @@ class SharedJob(JobSteps):
             raise ValueError("the first step must be an align step")
         self._check_steps()
         return self
-
-    @property
-    def party_names(self) -> list[str]:
-        return list(self.parties)
 
     @property
     def everyone(self) -> tuple[str, ...]:
