@@ -66,7 +66,7 @@ def test_a_killed_process_is_named_and_the_run_goes_on(deployment, kit, tmp_path
     kill(deployment, run, site, place, named)
     if place == 0:
         deployment.restart(site)
-    plan = (leader.state / "plan" / "rows-C.npz").read_bytes()
+    plan = (leader.state / "standing-1" / "rows-C.npz").read_bytes()
     results = go_on(deployment, run)
     assert (leader.results / "plan" / "rows-C.npz").read_bytes() == plan
     kit.assert_same_as_in_memory(tables_of(deployment), results, tmp_path / "plans", max_rounds=200)
@@ -74,9 +74,9 @@ def test_a_killed_process_is_named_and_the_run_goes_on(deployment, kit, tmp_path
 
 # A job's second step, whose run is killed, and what its folder has when it is in the middle.
 INSIDE = {
-    "a tree model": ("B", "C", "step-2-trees/C/round-1.json"),
-    "vfpu": ("K", "C", "step-2-pu/vfpu/*0.json"),
-    "a completion": ("C", "B", "step-2-complete/0-cross-fit-0/group 0.json"),
+    "a tree model": ("B", "C", "step-2/xgb/**/round-1.json"),
+    "vfpu": ("K", "C", "step-2/vfpu/task-0.json"),
+    "a completion": ("C", "B", "step-2/*cross-fit*/**/group-0.json"),
 }
 TREES = """
 [[steps]]
