@@ -59,7 +59,7 @@ def wait_until(holds, seconds, describe=lambda: ""):
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_a_killed_process_is_named_and_the_run_goes_on(deployment, kit, tmp_path, victim):
     site, place, named = VICTIMS[victim]
-    text = kit.job.replace("refine = 1", "refine = 1\nmax_rounds = 200")
+    text = kit.job.replace("refine = 1", "refine = 1\nmax_rounds = 200\ntolerance = 0.0")
     run = start_run(deployment, text, tmp_path)
     leader = RunFolder(deployment.site("C"), run)
     wait_until(lambda: leader.status().finished_steps == 1, 200)
@@ -69,7 +69,9 @@ def test_a_killed_process_is_named_and_the_run_goes_on(deployment, kit, tmp_path
     plan = (leader.state / "standing-1" / "rows-C.npz").read_bytes()
     results = go_on(deployment, run)
     assert (leader.results / "plan" / "rows-C.npz").read_bytes() == plan
-    kit.assert_same_as_in_memory(tables_of(deployment), results, tmp_path / "plans", max_rounds=200)
+    kit.assert_same_as_in_memory(
+        tables_of(deployment), results, tmp_path / "plans", max_rounds=200, tolerance=0.0
+    )
 
 
 # A job's second step, whose run is killed, and what its folder has when it is in the middle.
