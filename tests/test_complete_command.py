@@ -63,6 +63,7 @@ def test_ids_of_the_given_party_are_no_formulas_at_the_missing_one(folder, monke
         (("--missing", "Q"), "names party 'Q', which has no table"),
         (("--missing", "A"), "missing must be another party than given"),
         (("--tau", "half"), "tau must be a number from 0 to 1 or 'auto'. Got 'half'"),
+        (("--tau", "2"), "tau must be a number from 0 to 1 or 'auto'. Got 2.0"),
         (("--low", "hotdeck"), "did you mean 'hot-deck'?"),
         (("--base", "xgbb"), "did you mean 'xgb'?"),
         (("--k", "0"), "k must be a number above 0 and at most 1. Got 0.0"),

@@ -81,6 +81,7 @@ class _Field:
     help: str
     type: Any
     required: bool = False
+    or_number: bool = False  # text that may also be a number, such as "auto" or 0.5
 
 
 def _command(name: str) -> Callable[..., None]:
@@ -136,14 +137,14 @@ def _fields(name: str) -> list[_Field]:
             _Field("label_holder", "The party that receives marks and scores.", str, True),
             _Field("consent", "A party that agrees to send the result on, once each.", list[str]),
         ]
-        return own + [_field(one) for one in params_of(VFPU).values() if one.option]
+        return own + [_field(one, one.help) for one in params_of(VFPU).values() if one.option]
     if name == "complete":
         own = [
             _Field("given", "The party whose remaining rows are completed.", str, True),
             _Field("missing", "The party whose columns they lack.", str, True),
             _Field("advice_trees", "Number of trees behind the advice.", int),
         ]
-        return own + [_field(one) for one in params_of(FedPSG).values() if one.option]
+        return own + [_field(one, one.help) for one in params_of(FedPSG).values() if one.option]
     return _fields_of_models()
 
 
@@ -162,12 +163,13 @@ def _fields_of_models() -> list[_Field]:
         _Field("accept", "risa: label-disclosure; other parties learn training labels.", list[str]),
     ]
     for one, names in by_name.values():
-        own.append(_Field(one.name, f"{', '.join(names)}: {one.help}", _option_type(one)))
+        own.append(_field(one, f"{', '.join(names)}: {one.help}"))
     return own
 
 
-def _field(one: Param) -> _Field:
-    return _Field(one.name, one.help, _option_type(one))
+def _field(one: Param, help: str) -> _Field:
+    kind = _option_type(one)
+    return _Field(one.name, help, kind, or_number=kind is str and float in _members(one.type))
 
 
 def _option_type(one: Param) -> Any:
@@ -202,7 +204,7 @@ def _read(one: _Field, value: Any) -> Any:
         if not listed:
             return None
         return listed[0] if one.name == "base" and len(listed) == 1 else listed
-    if one.type is str and isinstance(value, str):
+    if one.or_number and isinstance(value, str):
         try:
             return float(value)
         except ValueError:
