@@ -14,6 +14,8 @@ from vfsl.errors import ConfigError
 EXPERIMENTS = {
     "schemes": ("benchmarks.schemes", "homomorphic kernels beside phe, fate-utils, sf-heu"),
     "linear": ("benchmarks.linear", "encrypted logistic regression beside the pooled model"),
+    "shares": ("benchmarks.shares", "results only: megabytes, rounds, core-seconds, beside SPU"),
+    "shares-bfv": ("benchmarks.shares_bfv", "the same work under bfv, slow"),
     "trees": ("benchmarks.trees", "plain and encrypted trees beside xgboost and lightgbm"),
     "pu": ("benchmarks.pu", "reliable positives: VFPU beside its baselines"),
     "complete": ("benchmarks.complete", "completed columns: errors, intervals, use for training"),

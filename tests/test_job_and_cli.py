@@ -129,7 +129,7 @@ BAD_JOBS = {
     "unknown scheme": (
         '"plain"',
         '"plian"',
-        "run.scheme must be one of 'auto', 'plain', 'paillier'",
+        "run.scheme must be one of 'auto', 'plain', 'shares', 'paillier'",
     ),
     "unknown party in a step": ('label = ["A"', 'label = ["Q"', "party 'Q', which has no table"),
     "unknown label column": ('["A", "spend"]', '["A", "spent"]', "spent"),

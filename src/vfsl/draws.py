@@ -26,6 +26,14 @@ _WORDS = 8  # of 32 bits
 _BYTES = 32
 
 
+class RepeatableGenerator(np.random.Generator):
+    """The generator of a simulation, where nothing that it draws hides anything from anybody.
+
+    Keys, masks and seeds that protect come from the operating system; only in a simulation may they
+    come from this one, so that a run repeats.
+    """
+
+
 def public_rng(seed: int, purpose: str) -> np.random.Generator:
     """Draws that everybody may know: the same at all parties of a job."""
     return np.random.default_rng([seed, *purpose.encode()])
@@ -40,7 +48,8 @@ class PrivateSeed:
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Private draws for one purpose, the same whenever they are asked for."""
-        return np.random.default_rng([*self.words, *f"{purpose} {self.party}".encode()])
+        bits = np.random.PCG64([*self.words, *f"{purpose} {self.party}".encode()])
+        return np.random.Generator(bits) if len(self.words) > 1 else RepeatableGenerator(bits)
 
     @classmethod
     def from_system(cls, party: str) -> PrivateSeed:
@@ -84,5 +93,5 @@ def draw_announced_seed(rng: np.random.Generator) -> int:
 
 def draw_by_number(rng: np.random.Generator) -> Callable[[int], np.random.Generator]:
     """A generator for each task by its number, the same whichever tasks were skipped."""
-    words = rng.integers(0, 1 << 32, 4).tolist()
-    return lambda number: np.random.default_rng([*words, number])
+    words, kind = rng.integers(0, 1 << 32, 4).tolist(), type(rng)
+    return lambda number: kind(np.random.PCG64([*words, number]))

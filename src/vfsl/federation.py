@@ -76,7 +76,7 @@ def simulate(
         says that no column of the party is a label, whatever one looks like.
     kinds : mapping of party to {column: "numeric" | "categorical"}, optional
         Kinds that differ from the inferred ones.
-    scheme : {"auto", "plain", "paillier", "bfv"}
+    scheme : {"auto", "plain", "shares", "paillier", "bfv"}
         How numbers are encrypted. "auto" picks by the kind of model, and never "plain".
     security : {128, 112}
         Security level of keys, in bits.

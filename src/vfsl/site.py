@@ -223,7 +223,7 @@ class Site:
             )
         others = tuple(party for party in aligned if party != label_holder)
         terms = self.terms
-        scheme = choose_scheme(work) if terms.scheme == "auto" else terms.scheme
+        scheme = choose_scheme(work, terms.scheme)
         return Roles(label_holder, others, terms.key_holder, scheme, terms.security)
 
     def part(

@@ -7,6 +7,9 @@ import pandas as pd
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 import vfsl
+from vfsl.crypto.session import Exchange
+from vfsl.crypto.shares import Session, Shared
+from vfsl.crypto.words import to_signed, unpack
 from vfsl.estimators import exchange, least_squares
 
 
@@ -58,10 +61,58 @@ def people(rows, columns=10, seed=0, rest=60):
     return a, b
 
 
-def federation(a, b, common, **how):
-    fed = vfsl.simulate({"A": a, "B": b.iloc[:common]}, id="id", scheme="plain", **how)
+def federation(a, b, common, scheme="plain", **how):
+    fed = vfsl.simulate({"A": a, "B": b.iloc[:common]}, id="id", scheme=scheme, **how)
     fed.align("A", "B", protocol="ecdh")
     return fed
+
+
+class Words:
+    """All that each party is sent and shown while the parties compute on shares.
+
+    ``hide=False`` takes the masks away: the same messages, as a broken protocol would send them.
+    """
+
+    def __init__(self, monkeypatch, hide=True):
+        self.seen, self.opened = [], []
+        self._lock = threading.Lock()
+        join, receive, show = Session.join, Exchange.receive_bytes, Shared.open
+
+        def listen(session, sender, name, size=None):
+            content = receive(session, sender, name, size)
+            with self._lock:
+                self.seen.append((session.me, content))
+            return content
+
+        def watch(shared, to=None, *, name, about=()):
+            answer = show(shared, to, name=name, about=about)
+            if answer is not None:
+                with self._lock:
+                    self.opened.append((shared.session.me, name, answer))
+            return answer
+
+        def enter(*given, **how):
+            return join(*given, **{**how, "hide": hide})
+
+        monkeypatch.setattr(Session, "join", enter)
+        monkeypatch.setattr(Exchange, "receive_bytes", listen)
+        monkeypatch.setattr(Shared, "open", watch)
+
+    def opened_to(self, party, name):
+        return [values for me, what, values in self.opened if me == party and what == name]
+
+    def columns(self, party, rows):
+        """Everything that a party was sent and that has numbers for so many rows, as columns."""
+        found = []
+        for me, content in self.seen:
+            if me != party:
+                continue
+            for width in (24, 32, 40, 48, 56, 64):
+                count, left = divmod(len(content) * 8, width * rows)
+                if count and not left:
+                    words = unpack(content, width, (rows, count))
+                    found.append(to_signed(words, width).astype(float))
+        return np.hstack(found)
 
 
 def solve_for_bits(matrix, sums, seconds=20.0):

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tests.attacks.completion_views import Opened, federation, people, solve_for_bits
+from tests.attacks.completion_views import Opened, Words, federation, people, solve_for_bits
 from vfsl.channel import run_together
 from vfsl.completion.bases import RidgeBase, make_pair, prepare_given
 from vfsl.completion.fedpsg import FedPSG
@@ -49,6 +49,44 @@ def chance_level(bits, guess):
     """The majority class, or what A's own model says of the column, with room for luck."""
     best = max(bits.mean(), 1 - bits.mean(), (guess == bits).mean())
     return best + CHANCE * np.sqrt(0.25 / len(bits))
+
+
+def best_reader(words, bits):
+    """How many bits the best single column of numbers that A was sent gets right, by its sign."""
+    columns = words.columns("A", len(bits))
+    guesses = columns > np.median(columns, axis=0)
+    hits = (guesses == bits[:, None].astype(bool)).mean(axis=0)
+    return len(hits), np.maximum(hits, 1 - hits).max()
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_on_shares_the_given_party_is_shown_nothing(monkeypatch, rounds):
+    words = Words(monkeypatch)
+    rows = 300
+    a, b = people(rows)
+    fed = federation(a, b, rows, scheme="auto")
+    FedPSG(tau=0.0, rounds=rounds, confidence="seed").fit_complete(fed)
+    assert {party for party, *_ in words.opened} == {"B"}  # no sum, no gradient, nothing else
+    for column in ("married", "sex"):
+        bits = bits_of(b, column, fed.plan["B"].overlap)
+        tried, right_share = best_reader(words, bits)
+        luck = np.sqrt(2 * np.log(2 * tried)) + 1.5  # the best of so many guesses at random
+        assert tried > 100
+        assert right_share <= max(0.5, 1 - bits.mean()) + luck * np.sqrt(0.25 / rows)
+
+
+def test_without_masks_the_same_messages_are_the_columns(monkeypatch):
+    """The control: the attacker reads what it is sent, where nothing hides it."""
+    words = Words(monkeypatch, hide=False)
+    rows = 300
+    a, b = people(rows)
+    fed = federation(a, b, rows, scheme="auto")
+    FedPSG(tau=0.0).fit_complete(fed)
+    for column in ("married", "sex"):
+        bits = bits_of(b, column, fed.plan["B"].overlap)
+        columns = words.columns("A", rows)
+        halves = columns > (columns.min(axis=0) + columns.max(axis=0)) / 2
+        assert (halves == bits[:, None]).all(axis=0).any()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """The job's seed is public: whoever repeats the label holder's draws finds the known positives.
 
-Bags of VFPU draw places in the list of unlabelled rows. A feature holder that knows the places and
-sees the first gradient of each bag has sums over x[U[place]]; the list U is all rows but the known
+Bags of VFPU draw places in the list of unlabelled rows. On shares nothing is opened that such draws
+could be held against. In the protocol "rounds" a feature holder that knows the places and sees the
+first gradient of each bag has sums over x[U[place]]; the list U is all rows but the known
 positives, so U[place] = place + how many positives come before. A mixed-integer program finds them.
 """
 
@@ -20,7 +21,7 @@ from vfsl.pu.bases import BagLogistic
 
 BAGS, SEED = 20, 5
 # Without the rule and the noise that hide few positives anyway: draws must do it alone.
-BASE = BagLogistic(rare_rows_per_column=0.0, label_noise=0.0)
+BASE = BagLogistic(rare_rows_per_column=0.0, label_noise=0.0, protocol="rounds")
 
 
 def case(rows, positives):
@@ -107,6 +108,26 @@ def attack(monkeypatch, rows, positives, private, replay, seconds):
 
 def from_system(seed=None):
     return {party: PrivateSeed.from_system(party) for party in ("A", "B", "C", "K")}
+
+
+def test_by_default_nothing_is_opened_to_hold_draws_against(monkeypatch):
+    """B knows the draws, and has words of the dealer and masked words of C: no sum of anything."""
+    frames, known = case(60, 6)
+    opened = Opened(monkeypatch)
+    fed = federation(frames, known, "auto", seed=SEED, keep_views=True)
+    VFPU(rounds=BAGS).fit(fed, positives="A", label_holder="C")
+    assert not opened.gradients
+    told = [s for s in fed.transcript.sights if s.receiver == "B" and "/bags/" in s.name]
+    assert {(s.kind, s.name.rsplit("/")[-1]) for s in told} == {
+        ("plain", "seed"),
+        ("plain", "sizes"),
+        ("masked", "masked"),
+        ("masked", "dealt"),
+    }
+    # Uniform: every bit of all words is as often 0 as 1.
+    words = b"".join(s.body[64:] for s in told if s.kind == "masked" and len(s.body) > 1000)
+    bits = np.unpackbits(np.frombuffer(words, dtype=np.uint8)).astype(float)
+    assert abs(bits.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(bits))
 
 
 CASES = [(60, 6, 6.0), pytest.param(120, 20, 60.0, marks=pytest.mark.slow)]

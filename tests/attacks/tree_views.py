@@ -4,6 +4,7 @@ Everything here reads messages that a party sent or received, and what that part
 functions under "truth" read all shares, for controls and bounds.
 """
 
+import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from vfsl.channel import wire
 from vfsl.data import PartyTable
 from vfsl.estimators.trees.binning import Bins
+from vfsl.estimators.trees.shared_scoring import Leaves
 from vfsl.estimators.trees.splits import find_sides
 from vfsl.estimators.trees.tree import LEAF, Node, Partition, Tree, unpack_sides
 from vfsl.federation import Federation
@@ -132,6 +134,29 @@ def follow_prediction(transcript, party, rows):
         came = unpack_sides(bits, [len(here) for here in asked], "B")
         for node, here, left in zip(nodes, asked, came, strict=True):
             sides[node] = here, left
+    return sides
+
+
+def follow_shown_bits(transcript, model, rows):
+    """The sides that the bits of a prediction on shares would tell, were they not masked.
+
+    The label holder knows how the feature holder's splits follow each other: each bit says whether
+    these let a row come to a split and go left there.
+    """
+    came = {
+        (sight.sender, sight.name.rsplit("/", 1)[-1]): wire.decode(sight.body)[1]
+        for sight in transcript.sights
+        if "C" in (sight.sender, sight.receiver)
+    }
+    paths, nodes = came["C", "paths"], sorted(thresholds(model))
+    bits = np.unpackbits(came["B", "masked"].payload, count=rows * len(nodes))
+    last = np.ones((2 * len(nodes) + 1, rows), dtype=bool)
+    sides = {}
+    for at, shown in enumerate(bits.reshape(rows, -1).T.astype(bool)):
+        comes = last[paths["above"][at]]
+        last[2 * at], last[2 * at + 1] = comes & shown, comes & ~shown
+        here = np.flatnonzero(comes)
+        sides[nodes[at]] = here, shown[here]
     return sides
 
 
@@ -315,6 +340,50 @@ def exact_share(sides, rows, model):
             high[here[left]] = np.minimum(high[here[left]], height)
         shares.append(float((low == high).mean()))
     return np.array(shares)
+
+
+def count_fitting_leaves(model, fed, scores, rows, most=1 << 18):
+    """For some rows: how many combinations of leaves there are, and how many fit the score.
+
+    The label holder knows leaf values and its own sides; it tries the leaves that a row could
+    reach. Nothing is tried beyond ``most`` combinations.
+    """
+    share, part = model.shares_["C"], fed.parts(model.label_)["C"]
+    bins = Bins.from_dict(share.state["bins"])
+    codes = bins.transform(part.table.take(part.rows))
+    trees = [Tree.from_dict(tree) for tree in share.state["trees"]]
+    leaves = Leaves.of(trees, share.state["output"], np.array(share.state["start"]))
+    sums = np.rint((scores[:, 0] - leaves.offset[0]) * leaves.scale[0])
+    found = []
+    for row in rows:
+        options = [
+            values[_reachable(tree, bins, codes, row)]
+            for tree, values in zip(trees, leaves.values, strict=True)
+        ]
+        count, tried = math.prod(len(one) for one in options), np.zeros(1)
+        if count > most:
+            found.append((count, None))
+            continue
+        for one in options:
+            tried = (tried[:, None] + one).ravel()
+        found.append((count, int((tried == sums[row]).sum())))
+    return found
+
+
+def _reachable(tree, bins, codes, row):
+    """Leaves that a row could reach, whatever the others' sides are."""
+    waiting, leaves = [0], []
+    while waiting:
+        node = waiting.pop()
+        first = tree.left[node]
+        if tree.owner[node] == LEAF:
+            leaves.append(node)
+        elif tree.owner[node] == 0:
+            left = find_sides(bins, tree.rules[node], codes, [row])[0]
+            waiting.append(first if left else first + 1)
+        else:
+            waiting += [first, first + 1]
+    return leaves
 
 
 # ---- the attack on labels -----------------------------------------------------------------------

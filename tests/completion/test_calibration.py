@@ -111,3 +111,89 @@ def test_expected_errors_follow_the_prediction():
     assert found[3] == pytest.approx(scale.expected(np.array([2 * predicted.std()]))[0], rel=0.2)
     flat = ErrorScale.fit(np.zeros(10), rng.normal(size=10))
     assert np.isfinite(flat.expected(np.zeros(3))).all()
+
+
+# ---- from sums of errors ------------------------------------------------------------------------
+
+
+def test_drawn_errors_have_the_measured_sums():
+    rng = np.random.default_rng(0)
+    parts, known = rng.permutation(np.arange(120) % 4), rng.random(120) < 0.8
+    beyond, real = rng.normal(size=120), rng.standard_t(3, size=120)
+    real -= 0.5 * beyond
+    both = [np.bincount(parts[known], weights=(real * other)[known]) for other in (real, beyond)]
+    drawn = calibration.draw_errors(*both, beyond, known, parts, np.random.default_rng(1))
+    for sums, other in zip(both, (drawn, beyond), strict=True):
+        found = np.bincount(parts[known], weights=(drawn * other)[known])
+        np.testing.assert_allclose(found, sums)
+    assert abs(np.corrcoef((real + 0.5 * beyond)[known], drawn[known])[0, 1]) < 0.3
+
+
+def test_drawn_scores_have_the_moments_of_each_class():
+    rng = np.random.default_rng(0)
+    codes, known = rng.integers(0, 3, 900), np.arange(900) % 10 > 0
+    hot = np.eye(3)[codes][:, 1:]
+    mix = np.array([[0.3, 0.1], [0.0, 0.2]])
+    errors = (rng.normal(size=(900, 2)) @ mix) * (1 + codes[:, None]) - 0.1 * hot
+    each = [errors[known & (codes == code)] for code in range(3)]
+    sums = np.array([one.sum(axis=0) for one in each])
+    squares = np.array([(one**2).sum(axis=0) for one in each])
+    products = errors[known].T @ errors[known]
+    drawn, sampled = (
+        calibration.draw_scores(
+            sums, squares, products, codes, known, np.random.default_rng(1), exactly=exactly
+        )
+        for exactly in (True, False)
+    )
+    for code, one in enumerate(each):
+        here = codes == code
+        found = (drawn - hot)[codes == code]
+        np.testing.assert_allclose(found.mean(axis=0), one.mean(axis=0))
+        np.testing.assert_allclose(found.std(axis=0), one.std(axis=0), rtol=1e-3)
+        expected = np.corrcoef(one.T)[0, 1]
+        assert np.corrcoef(found.T)[0, 1] == pytest.approx(expected, abs=0.1)
+        near = (sampled - hot)[here]
+        np.testing.assert_allclose(near.mean(axis=0), one.mean(axis=0), atol=0.15)
+        np.testing.assert_allclose(near.std(axis=0), one.std(axis=0), rtol=0.2)
+
+
+def test_scores_that_say_nothing_are_judged_so():
+    """Measured means of many classes differ by chance; a sample of them must not look better."""
+    rng = np.random.default_rng(0)
+    codes, known = rng.integers(0, 8, 400), np.ones(400, dtype=bool)
+    errors = 0.1 * rng.normal(size=(400, 7)) - np.eye(8)[codes][:, 1:]
+    each = [errors[codes == code] for code in range(8)]
+    moments = (
+        np.array([one.sum(axis=0) for one in each]),
+        np.array([(one**2).sum(axis=0) for one in each]),
+        errors.T @ errors,
+    )
+    apart = []
+    for exactly in (True, False):
+        drawn = calibration.draw_scores(*moments, codes, known, rng, exactly=exactly)
+        truth = np.eye(8)[codes]
+        chances = calibration.cross_chances(drawn, codes, known, 8, draw_folds(400, 5, rng))
+        even = ((1 / 8 - truth) ** 2).sum()
+        apart.append(1 - ((chances - truth) ** 2).sum() / even)
+    assert apart[0] > apart[1]
+    assert apart[1] < 0.03
+
+
+def test_a_score_reaches_a_probability():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, 400)
+    scores = (codes + rng.normal(size=400))[:, None]
+    scale = ClassScale.fit(scores, codes, 2)
+    for alpha in (0.5, 0.8):
+        sure = scale.chances(scores)[:, 1] >= alpha
+        np.testing.assert_array_equal(scores[:, 0] >= scale.reaches(alpha), sure)
+    assert scale.reaches(1.0) == np.inf
+    assert ClassScale.fit(-scores, codes, 2).reaches(0.8) == np.inf
+
+
+def test_a_constant_error_is_that_of_normal_errors():
+    errors = np.random.default_rng(0).normal(scale=3.0, size=100_000)
+    scale = ErrorScale.constant(float((errors**2).mean()))
+    assert scale.expected(np.array([-5.0, 40.0])).tolist() == pytest.approx(
+        [np.abs(errors).mean()] * 2, rel=0.01
+    )

@@ -8,9 +8,10 @@ import pytest
 
 import vfsl
 from tests.completion.psg_cases import federation, frames
+from vfsl.completion.bases import make_pair
 from vfsl.completion.columns import MEAN, USE
 from vfsl.completion.ensembles import Ensemble
-from vfsl.completion.fedpsg import FedPSG
+from vfsl.completion.fedpsg import FedPSG, JointParts
 from vfsl.errors import ConfigError, DataError, ProtocolError, VfslError
 from vfsl.estimators import XGB
 from vfsl.lead import Leader
@@ -186,11 +187,13 @@ def test_the_cells_are_those_of_the_first_release(settings, income, red, cells, 
     fed, _ = federation(common=150, rest=90)
     done = FedPSG(**settings).fit_complete(fed)
     lines = done.provenance
-    assert done.table["income"].sum() == pytest.approx(income, rel=1e-9)
+    # Trees open the scores of remaining rows rounded.
+    rel = 1e-6 if settings.get("base") == "xgb" else 1e-9
+    assert done.table["income"].sum() == pytest.approx(income, rel=rel)
     assert (done.table["colour"] == "red").sum() == red
     assert sum((lines[name]["round"] > 0).sum() for name in done.table) == cells
     total = sum(lines[name]["confidence"].sum() for name in done.table)
-    assert total == pytest.approx(sure, rel=1e-9)
+    assert total == pytest.approx(sure, rel=rel)
 
 
 # ---- party by party ------------------------------------------------------------------------------
@@ -249,11 +252,54 @@ def test_what_a_completion_asks_for():
     papers = [name for _, name in FedPSG(preset="seed", base=("linear", "xgb")).asks()]
     assert papers == [
         "repeated predictions",
+        "gradients",
         "tree partitions",
         "associations",
         "row differences",
         "completed columns",
     ]
+    rounds = FedPSG(rounds=3, shift="none")
+    assert rounds.asks() == rounds.asks("shares") == (plain,)
+    assert [name for _, name in rounds.asks("bfv")][:2] == ["repeated predictions", "gradients"]
+    assert ("disclosure", "repeated predictions") in FedPSG(rounds=3, base="xgb").asks()
+
+
+def test_shares_complete_as_well_as_what_opens_more(case):
+    _, truth, whole = case
+    fed, _ = federation(common=200, rest=150, scheme="auto")
+    done = FedPSG().fit_complete(fed)
+    assert [route.route for route in done.routes] == [route.route for route in whole.routes]
+    for name in ("income", "visits"):
+        scale = truth[name].std()
+        np.testing.assert_allclose(
+            done.table[name].astype(float), whole.table[name].astype(float), atol=0.01 * scale
+        )
+        assert done.quality.loc[name, "skill"] == pytest.approx(
+            whole.quality.loc[name, "skill"], abs=5e-3
+        )
+        low, high = (done.intervals[name][side] for side in ("low", "high"))
+        inside = truth.loc[done.ids, name].between(low, high).mean()
+        assert 0.8 < inside < 0.98
+    right = [(one.table["colour"] == truth.loc[one.ids, "colour"]).mean() for one in (done, whole)]
+    assert right[0] > right[1] - 0.03
+
+
+@pytest.mark.parametrize(
+    ("how", "scheme"),
+    [
+        ({}, "shares"),
+        ({"rounds": 3}, "shares"),
+        ({"protocol": "rounds"}, "bfv"),
+        ({"stop": len}, "bfv"),
+        ({"context": "preliminary"}, "bfv"),
+        ({"preset": "seed"}, "bfv"),
+    ],
+)
+def test_what_is_done_on_shares(how, scheme):
+    fed, _ = federation(scheme="auto")
+    parts = JointParts(FedPSG(**how).resolve(), fed.sites["B"], None, "A", "B")
+    assert parts.roles_of(make_pair("linear")).scheme == scheme
+    assert parts.roles_of(make_pair("xgb")).scheme == "shares"
 
 
 @pytest.mark.slow
@@ -434,3 +480,15 @@ def test_an_interrupted_completion_goes_on(case, tmp_path, stop_at):
     trained = {name: not said <= HANDSHAKE for name, said in sent.items()}
     # Events are: all columns of the cross-fit, then those of VFPU-M.
     assert trained == {"cross-fit": stop_at < 2, "vfpu-m": True}
+
+
+def test_a_class_of_few_rows_is_completed_locally_on_shares_too():
+    a, b, _ = frames(common=100, rest=40)
+    b["flag"] = np.where(np.arange(140) % 25 == 0, "yes", "no")
+    tables = {"A": a, "B": b.iloc[:100]}
+    fed = vfsl.simulate(tables, id="id", scheme="auto", labels={"A": None, "B": None})
+    fed.align("A", "B", protocol="ecdh")
+    done = FedPSG(shift="none").fit_complete(fed)
+    (route,) = (one for one in done.routes if one.column == "flag")
+    assert (route.route, route.by) == ("low", "rare values")
+    assert any("'flag'" in note and "to learn from" in note for note in done.notes)

@@ -112,8 +112,8 @@ def test_common_rows_of_the_training_are_not_asked(case):
         if ways
     }
     asked = replace(advice, trained=forgetful).predict(fed)
-    assert {"reached", "sides"} == {entry.message for entry in fed.transcript.entries}
-    assert (asked == both).all()
+    assert "total scores" in {entry.message for entry in fed.transcript.entries}
+    assert asked == pytest.approx(both, abs=1e-5)
 
 
 def test_fills_differ_on_remaining_rows_only(case):

@@ -64,7 +64,7 @@ class Hiding(Toy):
 
 def test_a_scheme_of_another_package(install: Callable[..., None]) -> None:
     install("toy_schemes", TOY, "vfsl.schemes", toy="Toy", hiding="Hiding")
-    assert SCHEMES.names() == ["plain", "paillier", "bfv", "hiding", "toy"]
+    assert SCHEMES.names() == ["plain", "shares", "paillier", "bfv", "hiding", "toy"]
     made = make_scheme("toy", 112, colour="blue")
     assert (made.security, made.colour) == (112, "blue")  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="'toy' does not take the options"):
@@ -76,7 +76,7 @@ def test_auto_asks_for_declared_facts_and_ours_come_first(install: Callable[...,
     with pytest.raises(ConfigError, match="no scheme for 'knitting'"):
         choose_scheme("knitting")
     install("toy_schemes", TOY, "vfsl.schemes", aa="Toy", hiding="Hiding")
-    assert choose_scheme("linear") == "bfv"
+    assert choose_scheme("linear") == "shares"
     assert choose_scheme("knitting") == "hiding"  # the other one says that it does not hide
 
 

@@ -34,10 +34,11 @@ def test_schemes_agree(plain: SchemeCase, paillier: SchemeCase, bfv: SchemeCase)
 
 
 EXPECTED = {
-    "linear": "bfv",
-    "linear of many": "bfv",
-    "association": "bfv",
-    "trees": "bfv",
+    "linear": "shares",
+    "linear rounds": "bfv",
+    "linear rounds of many": "bfv",
+    "association": "shares",
+    "trees": "shares",
     "trees without a key holder": "paillier",
 }
 

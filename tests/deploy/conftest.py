@@ -1,5 +1,6 @@
 """Three parties and a key holder in folders of their own, and a relay inside this process."""
 
+import hashlib
 import json
 import shutil
 import threading
@@ -27,7 +28,7 @@ ALLOW = """
 [allow]
 submitters = ["C"]
 steps = ["align", "train", "pu", "complete"]
-disclosures = ["training scores", "repeated predictions",
+disclosures = ["training scores", "gradients", "repeated predictions",
   "tree partitions", "associations", "row differences"]
 outputs = ["predictions", "reliable positives", "completed columns"]
 [limits]
@@ -60,6 +61,7 @@ do = "train"
 model = "logistic"
 label = ["C", "y"]
 refine = 1
+protocol = "rounds"
 """
 )
 PU = """
@@ -77,6 +79,15 @@ given = "C"
 missing = "B"
 rounds = 3
 """
+
+
+@pytest.fixture(autouse=True)
+def repeat_dealt_words(monkeypatch):
+    """The dealer's seeds follow from where they are used, so that runs can be compared."""
+    monkeypatch.setattr(
+        "vfsl.crypto.session.draw_seed",
+        lambda purpose: hashlib.sha256(purpose.encode()).digest(),
+    )
 
 
 def make_tables(rows=130, seed=3):
@@ -228,7 +239,7 @@ def fitted_in_memory(tables, results, scratch, model, seed=5):
 
 def assert_same_as_in_memory(tables, results, scratch, **settings):
     """A deployment's shares and predictions are those of the same run in memory, bit for bit."""
-    model = LogisticRegression(refine=1, **settings)
+    model = LogisticRegression(refine=1, protocol="rounds", **settings)
     fed, model = fitted_in_memory(tables, results, scratch, model)
     for party in ("B", "C"):
         path = results(party) / "parties" / party / "model-2-share.json"

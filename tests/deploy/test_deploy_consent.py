@@ -49,13 +49,18 @@ def complete(**more):
         (ALIGN, []),
         (train("linear"), ["predictions"]),
         (train("linear", solver="one-shot"), ["cross-gram", "predictions"]),
-        (train("logistic"), ["training scores", "predictions"]),
-        (train("logistic", refine=0), ["predictions"]),
+        (train("linear", protocol="rounds"), ["gradients", "predictions"]),
+        (train("logistic"), ["predictions"]),
         (
-            train("logistic", look_noise=0.0),
-            ["training scores", "exact training scores", "predictions"],
+            train("logistic", protocol="rounds"),
+            ["gradients", "training scores", "predictions"],
         ),
-        (train("logistic", refine=0, label_noise=0.0), ["rare labels", "predictions"]),
+        (train("logistic", protocol="rounds", refine=0), ["gradients", "predictions"]),
+        (
+            train("logistic", protocol="rounds", look_noise=0.0),
+            ["gradients", "training scores", "exact training scores", "predictions"],
+        ),
+        (train("logistic", label_noise=0.0), ["rare labels", "predictions"]),
         (train("linear", rare_rows_per_column=1.0), ["rare labels", "predictions"]),
         (train("linear", rare_rows_per_column=8.0), ["predictions"]),
         (train("xgb"), ["tree partitions", "predictions"]),
@@ -81,13 +86,22 @@ def test_what_a_step_asks_for(step, names):
     assert [name for _, name in asked] == names
 
 
+def test_a_scheme_that_encrypts_means_rounds():
+    names = [name for _, name in asks_of(job(train("linear")).steps[-1], "bfv")]
+    assert names == ["gradients", "predictions"]
+
+
+ROUNDS = train("logistic", protocol="rounds")
+
+
 def test_a_party_that_allows_everything_asked_agrees():
-    mine = party(disclosures=["training scores"], outputs=["predictions"])
-    assert refusals(mine, job(train("logistic")), "C") == []
+    assert refusals(party(outputs=["predictions"]), job(train("logistic")), "C") == []
+    mine = party(disclosures=["training scores", "gradients"], outputs=["predictions"])
+    assert refusals(mine, job(ROUNDS), "C") == []
 
 
 def test_each_missing_permission_is_a_sentence_that_names_it():
-    said = refusals(party(), job(train("logistic")), "C")
+    said = refusals(party(disclosures=["gradients"]), job(ROUNDS), "C")
     assert len(said) == 2
     assert said[0].startswith("Step 2: 'B' has not allowed the disclosure 'training scores'")
     assert "'predictions'" in said[1]
@@ -143,8 +157,9 @@ def test_completed_rows_and_evaluations_ask_for_what_they_show():
 
 
 def test_the_ledger_says_what_was_agreed_to():
-    (scores, predictions) = agreement(job(train("logistic")))
+    (scores, gradients, predictions) = agreement(job(ROUNDS))
     assert scores.startswith("training scores: the label holder sees")
+    assert gradients.startswith("gradients: in every round")
     assert predictions.startswith("predictions: ")
 
 

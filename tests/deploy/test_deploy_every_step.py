@@ -25,7 +25,7 @@ submitters = ["C"]
 steps = ["align", "train", "pu", "complete", "evaluate"]
 disclosures = ["training scores", "repeated predictions", "tree partitions", "associations",
   "row differences", "row confidence", "training labels", "evidence", "strangers", "row lists",
-  "cross-gram", "rare labels", "embeddings"]
+  "cross-gram", "gradients", "rare labels", "embeddings"]
 outputs = ["predictions", "reliable positives", "completed columns"]
 [limits]
 asked = 1000
@@ -66,7 +66,9 @@ FEW = "n_estimators = 2\nmax_depth = 2"
 RISA = 'accept = ["label-disclosure"]\nepochs = 2\nself_steps = 5\nhidden = [4]'
 JOBS = {
     "align": "",
-    "logistic": train("logistic", "refine = 1"),
+    "logistic": train("logistic"),
+    "logistic in rounds": train("logistic", 'protocol = "rounds"\nrefine = 1'),
+    "shared weights": train("logistic", 'weights = "shared"'),
     "linear": train("linear").replace('"y"', '"amount"'),
     "rf": train("rf", FEW),
     "gbdt": train("gbdt", FEW),
@@ -107,6 +109,11 @@ def allow_all(world, kit, label):
     table.assign(amount=table["MARKER-c1"] * 3.0).to_csv(world.site("C") / "table.csv", index=False)
 
 
+def play_within(scope, step, site, channel):
+    """As a deployment does, so that the dealer's words are the same."""
+    return play(step, site, channel.within(scope))
+
+
 def play_in_memory(job, world, kit, scratch, label):
     """The same steps by the same seeds and row plans, all parties in this process."""
     columns = {"A": ["id", "since"], "B": ["id", "MARKER-b1", "MARKER-b2"]}
@@ -122,6 +129,7 @@ def play_in_memory(job, world, kit, scratch, label):
         for party, site in fed.sites.items():
             site.number, site.folder = number, scratch / "kept" / party / f"step-{number}"
             site.results = site.pages = scratch / party
+            site.test = TestRows(job.test.share)
             # As in a deployment: completed rows have numbers, their ids stay at the given party.
             state = scratch / "kept" / party / "alignment"
             site.alignment = replace(site.alignment, lasting=True, state=state)
@@ -133,7 +141,7 @@ def play_in_memory(job, world, kit, scratch, label):
             for party in step.parties:
                 write_aligned(fed.sites[party], scratch / party)
         else:
-            fed.play(partial(play, step))
+            fed.play(partial(play_within, f"step {number}", step))
 
 
 def files_in(folder):

@@ -79,13 +79,17 @@ def test_what_models_predict_and_what_their_scores_are():
 def test_who_takes_part_and_what_is_kept():
     assert LinearRegression().needs_key_holder
     assert XGB().needs_key_holder
+    assert XGB().scores_need_key_holder
     assert not XGB(keys="label-holder").needs_key_holder
+    assert not XGB(keys="label-holder").scores_need_key_holder
     assert XGB(keys="label-holder").work(1) == "trees without a key holder"
     assert [kind.keeps_checkpoints for kind in (LogisticRegression, LGB)] == [False, True]
     assert LinearRegression().work(2) == "linear"
-    assert LinearRegression().work(2, weighted=True) == "linear of many"
-    assert LogisticRegression().work(2) == "linear of many"
-    assert LogisticRegression().work(1) == "linear"
+    assert LinearRegression().work(1, weighted=True) == "linear rounds"
+    assert LinearRegression().work(2, weighted=True) == "linear rounds of many"
+    assert LogisticRegression().work(2, weighted=True) == "linear"
+    rounds = LogisticRegression(protocol="rounds")
+    assert [rounds.work(count) for count in (1, 2)] == ["linear rounds", "linear rounds of many"]
 
 
 @pytest.mark.parametrize(
@@ -94,10 +98,14 @@ def test_who_takes_part_and_what_is_kept():
         (LinearRegression(), []),
         (LinearRegression(solver="one-shot"), ["cross-gram"]),
         (LinearRegression(rare_rows_per_column=1.0), ["rare labels"]),
-        (LogisticRegression(), ["training scores"]),
-        (LogisticRegression(refine=0), []),
-        (LogisticRegression(look_noise=0.0), ["training scores", "exact training scores"]),
-        (LogisticRegression(refine=0, label_noise=0.0), ["rare labels"]),
+        (LogisticRegression(), []),
+        (LogisticRegression(protocol="rounds"), ["gradients", "training scores"]),
+        (LogisticRegression(protocol="rounds", refine=0), ["gradients"]),
+        (
+            LogisticRegression(protocol="rounds", look_noise=0.0),
+            ["gradients", "training scores", "exact training scores"],
+        ),
+        (LogisticRegression(label_noise=0.0), ["rare labels"]),
         (BagLogistic(), []),
         (BagLogistic(rare_rows_per_column=0.5), ["rare labels"]),
         (XGB(), ["tree partitions"]),
@@ -110,7 +118,8 @@ def test_what_a_training_asks_consent_for(model, asked):
 def test_how_many_exact_scores_of_a_row_are_seen():
     assert LinearRegression().numbers_per_row() == 1
     assert LogisticRegression(refine=2).numbers_per_row() == 1
-    assert LogisticRegression(refine=2, look_noise=0.0).numbers_per_row() == 3
+    exact = LogisticRegression(protocol="rounds", refine=2, look_noise=0.0)
+    assert exact.numbers_per_row() == 3
     assert XGB().numbers_per_row() == 0
 
 

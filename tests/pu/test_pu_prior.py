@@ -45,6 +45,17 @@ def test_priors_of_separated_classes(share):
     assert top_ratio(positive, unlabelled) == pytest.approx(truth.mean(), rel=0.15)
 
 
+def test_positives_that_score_far_above_all_others():
+    """No unlabelled row lies near a positive: none of them is positive, and nothing is divided."""
+    positive, unlabelled = np.full(6, 2.6), np.linspace(-3, 1.6, 60)
+    assert dedpul(positive, unlabelled) == 0.0
+    prior = estimate_prior(positive, unlabelled, np.random.default_rng(0))
+    assert (prior.value, prior.low, prior.high) == (0.0, 0.0, 0.0)
+    found = calibrate(positive, unlabelled, prior.value).of_unlabelled(unlabelled)
+    assert np.isfinite(found).all()
+    assert (np.diff(found) > 0).all()
+
+
 def test_best_bin_by_hand():
     """Two thresholds above which U has 1 of 4 and 2 of 4, P half and all."""
     positive, unlabelled = np.array([1.0, 3.0]), np.array([0.0, 0.5, 1.0, 3.0])

@@ -60,12 +60,12 @@ def test_a_resumed_run_does_less(tmp_path):
     with pytest.raises(Stop):
         run(tmp_path, "lr", "hidden", stop_at=2)
     _, fed = run(tmp_path, "lr", "hidden")
-    trained = {e.name.split("/")[1] for e in fed.transcript.entries if "/logistic/" in e.name}
+    trained = {e.name.split("/")[1] for e in fed.transcript.entries if "/bags/" in e.name}
     assert trained == set()  # both iterations were finished before the stop
     with pytest.raises(Stop):
         run(tmp_path, "lr", "hidden", stop_at=1)
     _, fed = run(tmp_path, "lr", "hidden")
-    trained = {e.name.split("/")[1] for e in fed.transcript.entries if "/logistic/" in e.name}
+    trained = {e.name.split("/")[1] for e in fed.transcript.entries if "/bags/" in e.name}
     assert trained == {"task 1"}
 
 
@@ -74,7 +74,7 @@ def test_a_party_that_kept_less_decides(tmp_path):
         run(tmp_path, "lr", "hidden", stop_at=2)
     (tmp_path / "B" / "vfpu" / "task-1.json").unlink()
     _, fed = run(tmp_path, "lr", "hidden")
-    trained = {e.name.split("/")[1] for e in fed.transcript.entries if "/logistic/" in e.name}
+    trained = {e.name.split("/")[1] for e in fed.transcript.entries if "/bags/" in e.name}
     assert trained == {"task 1"}
 
 

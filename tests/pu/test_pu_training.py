@@ -64,7 +64,7 @@ def voters():
     return made
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", [name for name in SCHEMES if SCHEMES.find(name).encrypts])
 def test_sums_of_voters(name, voters):
     security = 112 if name == "paillier" else 128
     sums, expected = run(Roles("C", ("B",), "K", name, security), voters)

@@ -12,8 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from vfsl.channel import wire
 from vfsl.channel.base import About, Budget, Channel, expect_array, expect_integer
+from vfsl.channel.rounds import count_rounds, estimate_seconds
 from vfsl.channel.sealing import Attempt, seal
-from vfsl.channel.transcript import Entry, Release, Sight, Transcript
+from vfsl.channel.transcript import Entry, Event, Release, Sight, Transcript
 from vfsl.channel.transport import Transport, Venue
 from vfsl.registry import Registry
 
@@ -103,11 +104,12 @@ def _play(role: Player, terms: _Terms, transcript: Transcript, transport: Transp
 
 def _record(
     role: Player, terms: _Terms, keep_views: bool, transport: Transport
-) -> tuple[Any, list[Entry], list[Sight], list[Release]]:
+) -> tuple[Any, list[Entry], list[Sight], list[Release], list[Event]]:
     """Run a role in its own process and bring back its part of the transcript."""
     transcript = Transcript(keep_views=keep_views)
     result = _play(role, terms, transcript, transport)
-    return result, transcript.entries, transcript.sights, transcript.releases
+    recorded = transcript.entries, transcript.sights, transcript.releases, transcript.events
+    return result, *recorded
 
 
 __all__ = [
@@ -121,6 +123,8 @@ __all__ = [
     "Transcript",
     "Transport",
     "Venue",
+    "count_rounds",
+    "estimate_seconds",
     "expect_array",
     "expect_integer",
     "run_together",

@@ -55,6 +55,16 @@ class Sight:
     body: bytes
 
 
+@dataclass(frozen=True)
+class Event:
+    """A message that a party sent to a peer or took from it, without its content."""
+
+    party: str
+    peer: str
+    sends: bool
+    bytes: int
+
+
 class Transcript:
     """Collects the messages of a run from all channels that write to it.
 
@@ -74,6 +84,7 @@ class Transcript:
         self.entries: list[Entry] = []
         self.sights: list[Sight] = []
         self.releases: list[Release] = []
+        self.events: list[Event] = []  # each party's in its own order
         self._lock = threading.Lock()
 
     def note_sent(
@@ -84,6 +95,7 @@ class Transcript:
             self.entries.append(
                 Entry(number, sender, receiver, name, kind, size, time.time(), fact)
             )
+            self.events.append(Event(sender, receiver, True, size))
         if self._listen is not None:
             self._listen(name)
 
@@ -92,12 +104,17 @@ class Transcript:
             self.releases.append(release)
 
     def note_seen(self, receiver: str, sender: str, name: str, kind: str, body: bytes) -> None:
-        if self.keep_views:
-            with self._lock:
+        with self._lock:
+            self.events.append(Event(receiver, sender, False, len(body)))
+            if self.keep_views:
                 self.sights.append(Sight(receiver, sender, name, kind, body))
 
     def merge(
-        self, entries: Iterable[Entry], sights: Iterable[Sight], releases: Iterable[Release]
+        self,
+        entries: Iterable[Entry],
+        sights: Iterable[Sight],
+        releases: Iterable[Release],
+        events: Iterable[Event],
     ) -> None:
         """Take in what another process recorded, in the order of time."""
         with self._lock:
@@ -105,6 +122,7 @@ class Transcript:
             self.entries = [replace(entry, sequence=i) for i, entry in enumerate(together)]
             self.sights.extend(sights)
             self.releases.extend(releases)
+            self.events.extend(events)
 
     def view(self, party: str) -> list[tuple[str, str, bytes]]:
         """What one party received: (sender, name, bytes), by sender in the order of arrival."""

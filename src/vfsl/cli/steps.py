@@ -102,9 +102,15 @@ def _command(name: str) -> Callable[..., None]:
     if name == "complete":
         shared["advise"] = (Advise, False)
 
+    # --protocol is that of the alignment; a step's own is --train-protocol.
+    options = {
+        one.name: f"{name}_{one.name}" if one.name in shared else _option_name(one)
+        for one in fields
+    }
+
     def command(**given: Any) -> None:
         common = {key: given.pop(key) for key in shared}
-        step = {one.name: _read(one, given[_option_name(one)]) for one in fields}
+        step = {one.name: _read(one, given[options[one.name]]) for one in fields}
         chosen = {key: value for key, value in step.items() if value is not None}
         _run(name, chosen, common)
 
@@ -112,9 +118,9 @@ def _command(name: str) -> Callable[..., None]:
     for one in fields:
         option = typer.Option(help=one.help)
         if one.required:
-            parameters[_option_name(one)] = (Annotated[one.type, option], inspect.Parameter.empty)
+            parameters[options[one.name]] = (Annotated[one.type, option], inspect.Parameter.empty)
         else:
-            parameters[_option_name(one)] = (Annotated[one.type | None, option], None)
+            parameters[options[one.name]] = (Annotated[one.type | None, option], None)
     command.__annotations__ = {key: kind for key, (kind, _) in parameters.items()}
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [

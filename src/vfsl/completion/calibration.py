@@ -78,6 +78,17 @@ class ClassScale:
         inside = (scores - self.centre) / self.deviation
         return np.asarray(softmax(inside @ self.weights[:-1] + self.weights[-1], axis=1))
 
+    def reaches(self, alpha: float) -> float:
+        """The only score from which on the second of two classes has a probability of at least α.
+
+        Infinite where its probability does not rise with the score.
+        """
+        slope, level = self.weights[:, 1] - self.weights[:, 0]
+        if not slope > 0:
+            return math.inf
+        wanted = math.log(alpha / (1.0 - alpha)) if alpha < 1 else math.inf
+        return float(self.centre[0] + self.deviation[0] * (wanted - level) / slope)
+
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ClassScale:
         return cls(**{name: np.asarray(values) for name, values in content.items()})
@@ -111,6 +122,12 @@ class ErrorScale:
         z = (predicted - centre) / deviation
         found, *_ = np.linalg.lstsq(_powers(z), log_errors(errors), rcond=None)
         return cls(centre, deviation, (float(found[0]), float(found[1]), float(found[2])))
+
+    @classmethod
+    def constant(cls, square: float) -> ErrorScale:
+        """The same for all predictions: of normal errors with that mean square."""
+        error = math.sqrt(2.0 / math.pi * max(square, 1e-300))
+        return cls(0.0, 1.0, (math.log(error), 0.0, 0.0))
 
     def expected(self, predicted: Floats) -> Floats:
         """Beyond two deviations of the predictions that it knows, the error at two deviations."""
@@ -152,6 +169,101 @@ def cross_errors(predicted: Floats, errors: Floats, known: Booleans, folds: Inte
 def draw_folds(rows: int, folds: int, rng: np.random.Generator) -> Integers:
     """The fold of each row; folds are of about equal size."""
     return rng.permutation(np.arange(rows, dtype=np.int64) % folds)
+
+
+# ---- errors of which only sums are known --------------------------------------------------------
+
+
+def draw_errors(
+    squares: Floats,
+    products: Floats,
+    beyond: Floats,
+    known: Booleans,
+    parts: Integers,
+    rng: np.random.Generator,
+) -> Floats:
+    """Errors of rows that add up to what was measured: normal ones, otherwise at random.
+
+    In each part the known rows' errors have these sums of squares and of products with ``beyond``,
+    so every measure that is made of such sums is the measured one.
+
+    Parameters
+    ----------
+    squares, products : array (parts,)
+    beyond : array (rows,)
+        How far the values are from their baseline.
+    """
+    total = max(float(squares.sum()), 0.0)
+    found = np.sqrt(total / max(int(known.sum()), 1)) * rng.standard_normal(len(known))
+    for part, (square, product) in enumerate(zip(squares, products, strict=True)):
+        here = np.flatnonzero(known & (parts == part))
+        along = beyond[here]
+        length = float(along @ along)
+        slope = float(product) / length if length > 0 else 0.0
+        across = found[here] - (along * (along @ found[here]) / length if length > 0 else 0.0)
+        size = float(np.linalg.norm(across))
+        left = np.sqrt(max(float(square) - slope**2 * length, 0.0))
+        found[here] = slope * along + (across * left / size if size > 0 else 0.0)
+    return np.asarray(found)
+
+
+def draw_scores(
+    sums: Floats,
+    squares: Floats,
+    products: Floats,
+    codes: Integers,
+    known: Booleans,
+    rng: np.random.Generator,
+    *,
+    exactly: bool,
+) -> Floats:
+    """Normal scores of classes whose errors have measured moments, (rows, classes but one).
+
+    Each class has its own means and deviations; correlations are those of all together.
+
+    Parameters
+    ----------
+    sums, squares : array (classes, classes but one)
+        Over the known rows of each class: of the errors of the indicators, and of their squares.
+    products : array (classes but one, classes but one)
+        Over all known rows: of the errors' products.
+    codes : array (rows,)
+    exactly : bool
+        Whether the drawn scores themselves have these moments, as what learns from them wants; else
+        they are a sample, as what judges by them wants. Then means are drawn together, too, as by
+        James and Stein ("Estimation with Quadratic Loss"): measured ones lie too far apart.
+    """
+    counts = np.maximum(np.bincount(codes[known], minlength=len(sums)), 1)[:, None]
+    errors = sums / counts
+    deviations = np.sqrt(np.maximum(squares / counts - errors**2, 0.0))
+    within = (products - (errors * counts).T @ errors) / counts.sum()
+    size = np.sqrt(np.maximum(np.diag(within), 1e-12))
+    turned, _ = _roots(within / np.outer(size, size))
+    means = errors + np.eye(len(sums))[:, 1:]
+    if not exactly:
+        roots, back = _roots(within)
+        centre = (counts * means).sum(axis=0) / counts.sum()
+        apart = (means - centre) @ back
+        length = float((counts * apart**2).sum())
+        kept = max(1.0 - (len(sums) - 1) * apart.shape[1] / length, 0.0) if length > 0 else 0.0
+        means = centre + kept * apart @ roots.T
+    scores = means[codes]
+    for code in range(len(sums)):
+        here = np.flatnonzero(codes == code)
+        noise = rng.standard_normal((len(here), turned.shape[1]))
+        if exactly and len(here) > turned.shape[1] + 1:
+            noise = noise - noise.mean(axis=0)
+            noise = noise @ _roots(noise.T @ noise / len(here))[1]
+        scores[here] += noise @ turned.T * deviations[code]
+    return np.asarray(scores)
+
+
+def _roots(matrix: Floats) -> tuple[Floats, Floats]:
+    """R with R Rᵀ the matrix, and what takes R back to 1; without directions that do not vary."""
+    values, vectors = np.linalg.eigh(matrix)
+    kept = values > 1e-4 * max(float(values[-1]), 1e-12)
+    size = np.sqrt(values[kept])
+    return np.asarray(vectors[:, kept] * size), np.asarray(vectors[:, kept] / size)
 
 
 # ---- intervals and class sets -------------------------------------------------------------------

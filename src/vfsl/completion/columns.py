@@ -78,6 +78,11 @@ class Target:
             return values[:, None]
         return np.asarray(np.eye(self.width + 1)[self._groups[values.astype(np.int64)]][:, 1:])
 
+    @property
+    def grouped(self) -> Integers:
+        """Of a category the group of each cell, as a linear model predicts it."""
+        return np.asarray(self._groups[self.filled.astype(np.int64)])
+
     def plain_chances(self, scores: Floats) -> Floats:
         """Linear scores as probabilities, cut to 0 and 1; within a group as on the common rows."""
         counts = np.maximum(self.counts(), 1e-9)
@@ -210,6 +215,14 @@ class Fold:
         From linear scores of classes to probabilities, for the remaining rows.
     errors : ErrorScale, optional
         From predictions to expected errors, for the remaining rows.
+    drawn : bool
+        Predictions are drawn: their errors add up to measured sums, but are not those of the rows.
+    parts : integer array (common rows,), optional
+        Then, of a number, the parts of the rows by which errors were added up.
+    scores : array (common rows, groups but one), optional
+        Then, of a category, the drawn scores of a linear model.
+    limit : float, optional
+        Then, of a number, what enough of the real errors stay within.
     """
 
     target: Target
@@ -220,6 +233,10 @@ class Fold:
     rest_spread: Floats | None = None
     scale: ClassScale | None = None
     errors: ErrorScale | None = None
+    drawn: bool = False
+    parts: Integers | None = None
+    scores: Floats | None = None
+    limit: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All but the column itself, as JSON values."""
@@ -233,11 +250,16 @@ class Fold:
     def from_dict(cls, content: Mapping[str, Any], target: Target) -> Self:
         kept = {name: one for name, one in content.items() if one is not None}
         scale, errors = kept.pop("scale", None), kept.pop("errors", None)
+        drawn, parts = kept.pop("drawn", False), kept.pop("parts", None)
+        limit = kept.pop("limit", None)
         return cls(
             target,
             **{name: np.asarray(one, dtype=float) for name, one in kept.items()},
             scale=None if scale is None else ClassScale.from_dict(scale),
             errors=None if errors is None else ErrorScale(**errors),
+            drawn=bool(drawn),
+            limit=limit,
+            parts=None if parts is None else np.asarray(parts, dtype=np.int64),
         )
 
     def conformal_scores(self) -> Floats:
@@ -273,8 +295,13 @@ def skill(fold: Fold) -> tuple[float, float]:
     if total <= 0:
         return 0.0, 0.0
     ratio = ours.mean() / total
-    # Delta method for a ratio of two means over the same rows.
-    error = (ours - ratio * theirs).std(ddof=1) / (total * np.sqrt(len(ours)))
+    # Delta method for a ratio of two means over the same rows; of parts, if only these are known.
+    beyond = ours - ratio * theirs
+    if fold.parts is not None:
+        sums = np.bincount(fold.parts[fold.target.known], weights=beyond)
+        spread = sums.std(ddof=1) * np.sqrt(len(sums))
+        return float(1.0 - ratio), float(spread / (total * len(ours)))
+    error = beyond.std(ddof=1) / (total * np.sqrt(len(ours)))
     return float(1.0 - ratio), float(error)
 
 
@@ -292,9 +319,9 @@ def shrink(fold: Fold, folds: int) -> tuple[Fold, float]:
         if fold.chances is None
         else np.eye(model.shape[1])[fold.target.filled.astype(np.int64)]
     )
-    places = np.arange(len(model)) % folds
+    places = np.arange(len(model)) % folds if fold.parts is None else fold.parts
     drawn = model.copy()
-    for part in range(folds):
+    for part in range(int(places.max()) + 1):
         use, here = known & (places != part), places == part
         fraction = fit_fraction(model[use], base[use], truth[use])
         drawn[here] = base[here] + fraction * (model[here] - base[here])
@@ -382,6 +409,8 @@ class Filled:
 
     def interval(self, miss: float, shift: Shift | None) -> tuple[Floats, Floats]:
         """Bounds that hold a fraction 1 − miss of the truth."""
+        if self.fold.limit is not None:
+            return calibration.split_interval(self.values, self.fold.limit)
         q = self._quantiles(miss, shift)
         return calibration.split_interval(self.values, q, self.fold.rest_spread)
 
@@ -463,6 +492,8 @@ def fill_by_baseline(target: Target, others: int, folds: int, route: str, model:
 
 def measure_coverage(fold: Fold, miss: float, folds: int) -> float:
     """How often the truth of one fold is inside bounds from the others."""
+    if fold.drawn:
+        return float("nan")  # of drawn errors it would be what was asked for
     scores = fold.conformal_scores()
     places = np.flatnonzero(fold.target.known) % folds
     inside = np.zeros(len(scores), dtype=bool)

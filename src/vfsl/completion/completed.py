@@ -246,11 +246,16 @@ def note_targets(missing: str, constant: Sequence[Target], scarce: Sequence[Targ
     ]
 
 
-def note_rare(missing: str, columns: Sequence[str]) -> list[str]:
-    """Columns that a linear base must not learn."""
+def note_rare(missing: str, columns: Sequence[str], *, hidden: bool = False) -> list[str]:
+    """Columns that a linear base must not learn, or, where nothing is opened, could not."""
     if not columns:
         return []
     names = ", ".join(repr(name) for name in columns)
+    if hidden:
+        return [
+            f"In {counted(len(columns), 'column')} of party {missing} ({names}) too few common "
+            "rows differ from the most frequent value to learn from; they are completed locally."
+        ]
     return [
         f"In {counted(len(columns), 'column')} of party {missing} ({names}) too few common rows "
         "differ from the most frequent value: the gradients of a linear model could tell the other "

@@ -4,12 +4,20 @@ Holds, learns: as in tasks.py. Each common row is scored once, by a model that d
 linear base by leaving out one row at a time, of trees by folds that the missing party draws and
 hides, all in the same rounds. Probabilities and expected errors follow from these predictions at
 the missing party.
+
+On shares no prediction is opened: of numbers the missing party learns by hidden part of the rows
+the sum of squared errors and that of errors times the distance from the mean; skill, shrinking and
+so routes are made of these, and the same as with predictions. Of categories it learns means,
+deviations and correlations of the errors by class. What needs single rows is made of normal errors
+that add up so: probabilities and the skill of categories are those of normal scores, expected
+errors are the same for all rows of a column, and coverage is not measured. Intervals keep theirs:
+what the errors of a number stay within is found by counting them below a few limits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -27,9 +35,22 @@ from vfsl.completion.calibration import (
     ErrorScale,
     cross_chances,
     cross_errors,
+    draw_errors,
     draw_folds,
+    draw_scores,
 )
 from vfsl.completion.columns import Fold, Target
+from vfsl.completion.shared_errors import ClassErrors
+from vfsl.completion.shared_fit import Missing
+from vfsl.completion.shared_roles import (
+    Posed,
+    SharedLead,
+    count_parts,
+    find_errors,
+    follow_errors,
+    make_shared_targets,
+    on_shares,
+)
 from vfsl.completion.tasks import COMMON, DISCLOSURES, HELD_OUT, Fitting, follow
 from vfsl.completion.vfpum import TellColumns, group_columns, name_columns
 from vfsl.errors import ConfigError
@@ -57,6 +78,9 @@ class CrossFit:
         "Also learn how large the errors of numbers are, so that confidence and intervals differ "
         "from row to row.",
     )
+    miss: float = param(
+        0.1, "On shares: the fraction of truth that intervals may leave out.", gt=0, lt=1
+    )
 
     def train(
         self,
@@ -78,6 +102,11 @@ class CrossFit:
         pair = make_pair(self.base)
         channel = channel.within(self.name, DISCLOSURES)
         kept = Checkpoints(None) if kept is None else kept
+        if on_shares(pair, roles):
+            if channel.me == roles.label_holder:
+                return self._lead_on_shares(channel, part, roles, rng, columns, kept, tell)
+            follow_errors(channel, pair, part, roles, rng)
+            return {}
         if channel.me != roles.label_holder:
             given = None if part is None else prepare_given(part, pair)[0]
             follow(channel, pair, given, roles, rng, kept)
@@ -104,6 +133,51 @@ class CrossFit:
             found |= made
         fitting.end()
         return {name: found[name] for name in by_name}
+
+    def _lead_on_shares(
+        self,
+        channel: Channel,
+        part: Part | None,
+        roles: Roles,
+        rng: np.random.Generator,
+        columns: Sequence[str],
+        kept: Checkpoints,
+        tell: TellColumns | None,
+    ) -> dict[str, Fold]:
+        """All columns in one exchange."""
+        if part is None:
+            raise ConfigError(f"Party {channel.me!r} needs its table to complete it.")
+        targets = make_shared_targets(part.table.take(part.rows), columns)
+        lead = SharedLead(channel, roles, kept)
+        content = lead.load(targets)
+        if content is not None:
+            lead.end()
+            lines = content["folds"]
+            return {one.name: Fold.from_dict(lines[one.name], one) for one in targets}
+        found: dict[str, Fold] = {}
+        if targets:
+            if tell is not None:
+                tell(name_columns([one.name for one in targets]), 0, len(targets))
+            parts = draw_folds(len(part.rows), count_parts(len(part.rows), self.folds), rng)
+            posed = Posed.of(targets)
+            beyond = np.hstack([baseline_gaps(one) for one in targets]) / posed.scales
+            codes = {i: one.grouped for i, one in enumerate(targets) if one.classes}
+            asked = Missing(
+                posed.values, posed.known, posed.means, beyond * posed.known, parts, codes
+            )
+            errors = find_errors(lead.order(), roles, asked, posed.classes, self.miss)
+            sums = iter(np.moveaxis(errors.numbers, 2, 0))
+            limits = iter(errors.limits)
+            for number, target in enumerate(targets):
+                if target.classes:
+                    fold = draw_classes(target, errors.classes[number], self.folds, rng)
+                else:
+                    fold = draw_numbers(target, next(sums), parts, self.spread, rng)
+                    fold = replace(fold, limit=float(next(limits)) * target.deviation)
+                found[target.name] = fold
+            lead.keep(targets, {"folds": {name: one.to_dict() for name, one in found.items()}})
+        lead.end()
+        return found
 
     def _hold_out(
         self, fitting: Fitting, group: Sequence[Target], folds: Integers, number: int
@@ -184,6 +258,38 @@ class CrossFit:
             spread=cross_errors(predicted, errors, known, folds),
             errors=ErrorScale.fit(predicted[known], errors[known]),
         )
+
+
+def baseline_gaps(target: Target) -> Floats:
+    """How far a number is from what the other rows say of it; of categories nothing is asked."""
+    if target.classes:
+        return np.zeros((len(target.filled), target.width))
+    return np.asarray((target.filled - mean_of_others(target))[:, None])
+
+
+def draw_numbers(
+    target: Target, sums: Floats, parts: Integers, spread: bool, rng: np.random.Generator
+) -> Fold:
+    """Held-out predictions of a number whose errors have these sums, (2, parts)."""
+    known, unit = target.known, target.deviation
+    beyond = baseline_gaps(target)[:, 0] / unit
+    values = target.filled + unit * draw_errors(sums[0], sums[1], beyond, known, parts, rng)
+    fold = Fold(target, values, mean_of_others(target), drawn=True, parts=parts)
+    if not spread:
+        return fold
+    scale = ErrorScale.constant(unit**2 * float(sums[0].sum()) / int(known.sum()))
+    return replace(fold, spread=scale.expected(values), errors=scale)
+
+
+def draw_classes(target: Target, errors: ClassErrors, folds: int, rng: np.random.Generator) -> Fold:
+    """Held-out probabilities of a category from scores with these means and deviations."""
+    groups, known, levels = target.grouped, target.known, len(target.levels)
+    moments = errors.sums, errors.squares, errors.products, groups, known
+    judged, learned = (draw_scores(*moments, rng, exactly=exactly) for exactly in (False, True))
+    fold = fold_scores(target, judged, draw_folds(len(groups), folds, rng))
+    codes = target.filled.astype(np.int64)
+    scale = ClassScale.fit(learned[known], codes[known], levels)
+    return replace(fold, scale=scale, drawn=True, scores=learned)
 
 
 def fold_scores(target: Target, scores: Floats, folds: Integers) -> Fold:

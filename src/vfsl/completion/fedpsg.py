@@ -47,7 +47,7 @@ from vfsl.estimators.base import Ask
 from vfsl.federation import Federation
 from vfsl.lead import Follower, disclose_orders
 from vfsl.params import check_params, documented, param
-from vfsl.parts import Part
+from vfsl.parts import Part, Roles
 from vfsl.progress import OnEvent
 from vfsl.site import Outcome, Site
 from vfsl.store import Checkpoints
@@ -68,6 +68,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "confidence": "spread",
         "context": "none",
         "shrink": True,
+        "protocol": "shares",
     },
     "seed": {
         "tau": 0.5,
@@ -75,6 +76,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "confidence": "seed",
         "context": "preliminary",
         "shrink": False,
+        "protocol": "rounds",
     },
 }
 
@@ -164,11 +166,19 @@ class FedPSG:
         "A further rule for VFPU-M: gets a column's rounds so far and says whether to end.",
         option=False,
     )
+    protocol: Literal["shares", "rounds"] | None = param(
+        None,
+        "How a linear base works unless the run names a scheme that encrypts: on shares, where "
+        "held-out rows give sums of errors and only the last predictions are opened ('shares'), or "
+        "as the papers have it, with gradients and the predictions of all rows and rounds opened "
+        "('rounds').",
+    )
     preset: Literal["default", "seed"] = param(
         "default",
         "What parameters that are not given stand for. 'default' is what measured best: rounds=1, "
-        "confidence='spread', context='none', shrink=True; 'seed' is what the papers have: "
-        "tau=0.5, rounds=10, confidence='seed', context='preliminary', shrink=False.",
+        "confidence='spread', context='none', shrink=True, protocol='shares'; 'seed' is what the "
+        "papers have: tau=0.5, rounds=10, confidence='seed', context='preliminary', shrink=False, "
+        "protocol='rounds'.",
     )
 
     def fit_complete(
@@ -245,12 +255,15 @@ class FedPSG:
         outcome.seconds = 0.0 if done is None else outcome.seconds - together
         return done
 
-    def asks(self) -> tuple[Ask, ...]:
+    def asks(self, scheme: str = "auto") -> tuple[Ask, ...]:
         """What a completion reveals or delivers beyond the defaults, by its name in party.toml."""
-        parts, pairs = self.resolve().joint_parts(), self.pairs()
+        how, pairs = self.resolve(), self.pairs()
+        parts, linear = how.joint_parts(), [pair.linear for pair in pairs]
+        hidden = how.protocol == "shares" and scheme in ("auto", "shares")
         reveals = {
-            "repeated predictions": VFPU_M in parts,
-            "tree partitions": not all(pair.linear for pair in pairs),
+            "repeated predictions": VFPU_M in parts and not (hidden and all(linear)),
+            "gradients": any(linear) and not hidden,
+            "tree partitions": not all(linear),
             "associations": ASSOCIATION in parts,
             "embeddings": VF_GAIN in parts,
             "row differences": SHIFT in parts,
@@ -264,9 +277,16 @@ class FedPSG:
         if not self.pairs():
             raise ConfigError("The base parameter of FedPSG must name at least one estimator.")
         preset = PRESETS[self.preset]
-        return replace(
+        made = replace(
             self, **{name: preset[name] for name in preset if getattr(self, name) is None}
         )
+        if made.protocol == "shares" and self.protocol is None and made._needs_rounds():
+            return replace(made, protocol="rounds")
+        return made
+
+    def _needs_rounds(self) -> bool:
+        """Whether something is asked for that only rounds in the open can do."""
+        return self.context == "preliminary" or self.stop is not None
 
     def joint_parts(self) -> set[str]:
         """The parts between the parties that may come, once the preset is filled in."""
@@ -289,10 +309,11 @@ class FedPSG:
     def describe(self, given: str, missing: str) -> dict[str, Any]:
         """The settings, for the run record."""
         names = ("tau", "alpha", "k", "rounds", "confidence", "context", "aggregate", "shrink")
+        more = ("protocol", "folds", "miss", "shift")
         return {
             "given": given,
             "missing": missing,
-            **{name: getattr(self, name) for name in (*names, "folds", "miss", "shift")},
+            **{name: getattr(self, name) for name in (*names, *more)},
             "bases": [pair.numbers.name for pair in self.pairs()],
             "low": method_name(self.low),
             "remainder": method_name(self.remainder),
@@ -333,7 +354,7 @@ class JointParts:
         how, pair, site = self.how, self.pairs[base], self.site
         side: Any
         if do == CROSS_FIT:
-            side = CrossFit(pair, how.folds, how.confidence == "spread")
+            side = CrossFit(pair, how.folds, how.confidence == "spread", how.miss)
         elif do == SHIFT:
             side = MeasureShift()
         elif do == VF_GAIN:
@@ -342,7 +363,7 @@ class JointParts:
             names = ("alpha", "k", "rounds", "confidence", "context", "stop")
             side = VFPUM(pair, **{name: getattr(how, name) for name in names})
             side.rounds = side.rounds if do == VFPU_M else 1
-        roles = replace(site.roles(self.missing, pair.work), feature_holders=(self.given,))
+        roles = self.roles_of(pair)
         settings = how.describe(self.given, self.missing) | {"base": base}
         settings |= {"scheme": roles.scheme, "security": roles.security}
         if do != SHIFT:
@@ -351,6 +372,12 @@ class JointParts:
         with site.records(do, here, settings) as outcome:
             answer = side.train(here, self.part, roles=roles, rng=rng, **own)
         return answer, outcome
+
+    def roles_of(self, pair: Pair) -> Roles:
+        """Who does what for a base, under which scheme."""
+        rounds = pair.linear and self.how.protocol == "rounds"
+        roles = self.site.roles(self.missing, "linear rounds" if rounds else pair.work)
+        return replace(roles, feature_holders=(self.given,))
 
     def associate(self) -> Any:
         """Play the association as the next part; the strengths by column at the missing party."""

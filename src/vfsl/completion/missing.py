@@ -33,6 +33,7 @@ from vfsl.completion.columns import (
 from vfsl.completion.completed import CONSTANT, HIGH, LOW, RARE, Completion, Route, whole_table
 from vfsl.completion.ensembles import blank, held_out, make_method, method_name
 from vfsl.completion.pseudo_labels import Found
+from vfsl.completion.shared_roles import on_shares
 from vfsl.data import PartyTable
 from vfsl.data.checks import counted
 from vfsl.errors import DataError
@@ -264,11 +265,19 @@ class MissingParty:
         self, constant: Sequence[Target], scarce: Sequence[Target], routes: Sequence[Route]
     ) -> tuple[str, ...]:
         given, me, rounds = self._parts.given, self._site.me, self._how.rounds or 1
+        hidden = self._rounds_hidden()
+        rounds = 1 if hidden else rounds
         found = completed.note_targets(me, constant, scarce)
-        found += completed.note_rare(me, [one.column for one in routes if one.by == RARE])
+        rare = [one.column for one in routes if one.by == RARE]
+        found += completed.note_rare(me, rare, hidden=hidden)
         found += completed.note_unseen(self._site.own_table(), self._common)
         found += completed.note_views(given, me, self._views, self._columns, rounds)
         return tuple(found)
+
+    def _rounds_hidden(self) -> bool:
+        """Whether nothing but the last predictions was opened."""
+        parts = self._parts
+        return all(on_shares(pair, parts.roles_of(pair)) for pair in parts.pairs)
 
     # ---- parts with the others --------------------------------------------------------------
 

@@ -7,12 +7,17 @@ Learns  the missing party: in each round predictions of its own columns for the 
         linear combinations of the given party's columns: as many of them as the given party has
         columns show its table up to a linear map. The given party: nothing beyond what the base
         shows it. See tasks.py.
+
+On shares (shared_rounds.py) rounds are hidden: the missing party sees the predictions of the last
+model, once. Each round then looks at a random fraction k of the remaining rows, drawn by the given
+party, no row twice, and all confident ones among them get a pseudo-label, where the papers take the
+most confident fraction k of all. A pseudo-label is no result: all cells are the last model's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -36,6 +41,18 @@ from vfsl.completion.pseudo_labels import (
     spread_confidence,
     value_confidence,
 )
+from vfsl.completion.shared_fit import Missing
+from vfsl.completion.shared_roles import (
+    Posed,
+    SharedLead,
+    cut_classes,
+    find_predictions,
+    follow_predictions,
+    make_shared_targets,
+    on_shares,
+    score_on_shares,
+)
+from vfsl.completion.shared_rounds import Choice
 from vfsl.completion.tasks import (
     ALL,
     CLASSES,
@@ -136,6 +153,10 @@ class VFPUM:
         pair = make_pair(self.base)
         channel = channel.within(self.name, DISCLOSURES)
         kept = Checkpoints(None) if kept is None else kept
+        if on_shares(pair, roles):
+            return self._train_on_shares(
+                channel, pair, part, roles, rng, columns, folds or {}, kept, tell
+            )
         if channel.me == roles.label_holder:
             if part is None:
                 raise ConfigError(f"Party {channel.me!r} needs its table to complete it.")
@@ -146,6 +167,92 @@ class VFPUM:
             part, components = prepare_given(part, pair)
         shares = follow(channel, pair, part, roles, rng, kept)
         return ColumnModels(shares=shares, components=components)
+
+    # ---- on shares --------------------------------------------------------------------------
+
+    def _train_on_shares(
+        self,
+        channel: Channel,
+        pair: Pair,
+        part: Part | None,
+        roles: Roles,
+        rng: np.random.Generator,
+        columns: Sequence[str],
+        folds: Mapping[str, Fold],
+        kept: Checkpoints,
+        tell: TellColumns | None,
+    ) -> ColumnModels:
+        for name, given in (("context", self.context != "none"), ("stop", self.stop is not None)):
+            if given:
+                raise ConfigError(
+                    f"The {name} parameter of VFPUM needs the rounds in the open: use scheme='bfv'."
+                )
+        choice = Choice(self.alpha, self.confidence == "spread")
+        if channel.me != roles.label_holder:
+            shares, components = follow_predictions(
+                channel, pair, part, roles, kept, rng, choice, self.k, self.rounds
+            )
+            return ColumnModels(shares=shares, components=components)
+        if part is None:
+            raise ConfigError(f"Party {channel.me!r} needs its table to complete it.")
+        targets = make_shared_targets(part.table.take(part.rows), columns)
+        if tell is not None and targets:
+            tell(name_columns([one.name for one in targets]), 0, len(targets))
+        lead = SharedLead(channel, roles, kept, roles.feature_holders)
+        content = lead.load(targets)
+        if content is None and targets:
+            content = self._predict_on_shares(lead, roles, targets, choice, folds)
+            lead.keep(targets, content)
+        lead.end()
+        done = ColumnModels(groups=[[one.name for one in targets]] if targets else [])
+        if content is not None:
+            done.shares[0] = ModelShare.from_dict(content["share"])
+            scales = {name: fold.scale for name, fold in folds.items()}
+            done.found = {
+                one.name: Found.from_dict(line, one, scales.get(one.name))
+                for line, one in zip(content["found"], targets, strict=True)
+            }
+        return done
+
+    def _predict_on_shares(
+        self,
+        lead: SharedLead,
+        roles: Roles,
+        targets: Sequence[Target],
+        choice: Choice,
+        folds: Mapping[str, Fold],
+    ) -> dict[str, Any]:
+        """All rounds of all columns; what was found, and this party's share."""
+        scales = {name: fold.scale for name, fold in folds.items()}
+        if self.rounds > 1 and self.alpha <= 0.5 and any(one.classes for one in targets):
+            raise ConfigError(
+                "The alpha parameter of VFPUM must be above 0.5 for categories on shares, so that "
+                f"a row has one class. Got {self.alpha} instead."
+            )
+        posed = Posed.of(targets)
+        maps, cuts = cut_classes(targets, folds, self.alpha)
+        sure = np.zeros(len(posed.means), dtype=bool)
+        for target, at in zip(targets, posed.places, strict=True):
+            fold = folds.get(target.name)
+            if fold is not None and fold.errors is not None:
+                expected = fold.errors.expected(target.filled[:1])
+                sure[at] = spread_confidence(expected, target.deviation) >= self.alpha
+        asked = Missing(posed.values, posed.known, posed.means, sure=sure, maps=maps, cuts=cuts)
+        scores, share = find_predictions(
+            lead.order(), roles, asked, posed.classes, choice, self.k, self.rounds
+        )
+        values = scores * posed.scales + posed.means
+        state = {**share.state, "means": posed.means.tolist(), "scales": posed.scales.tolist()}
+        found = [Found.start(one, len(scores), scales.get(one.name)) for one in targets]
+        for one, at in zip(found, posed.places, strict=True):
+            answer = one.chances_of(values[:, at]) if one.target.classes else values[:, at]
+            self._take_answer(one, answer, folds.get(one.target.name))
+        return {
+            "found": [one.to_dict() for one in found],
+            "share": replace(share, state=state).to_dict(),
+        }
+
+    # ---- by rounds in the open ----------------------------------------------------------------
 
     def _lead(
         self,
@@ -279,6 +386,8 @@ class VFPUM:
             )
         pair = make_pair(self.base)
         channel = channel.within(self.name, DISCLOSURES)
+        if on_shares(pair, roles):
+            return self._score_on_shares(channel, part, share, roles)
         if channel.me == roles.label_holder:
             return self._ask(channel, pair, share, roles)
         if part is not None:
@@ -296,6 +405,28 @@ class VFPUM:
             base = pair.of(classes=order.get("do") == CLASSES)
             base.score_rows(here, part, mine, roles=roles)
         return {}
+
+    def _score_on_shares(
+        self, channel: Channel, part: Part | None, share: ColumnModels, roles: Roles
+    ) -> dict[str, Floats]:
+        if part is not None:
+            table = part.table.take(part.rows)
+            table = table if share.components is None else share.components.transform(table)
+            part = Part(table, np.arange(len(table), dtype=np.int64))
+        mine = share.shares.get(0)
+        scores = score_on_shares(channel, part, mine, roles)
+        answers: dict[str, Floats] = {}
+        if scores is None or mine is None:
+            return answers
+        means, scales = (np.asarray(mine.state[name]) for name in ("means", "scales"))
+        values, start = scores * scales + means, 0
+        for one in share.found.values():
+            block = values[:, start : start + one.target.width]
+            answers[one.target.name] = (
+                one.chances_of(block) if one.target.classes else np.asarray(block[:, 0])
+            )
+            start += one.target.width
+        return answers
 
     def _ask(
         self, channel: Channel, pair: Pair, share: ColumnModels, roles: Roles

@@ -1,4 +1,4 @@
-"""Homomorphic encryption of integer arrays: one seam, three schemes, room for others."""
+"""Homomorphic encryption of integer arrays and computing on shares; room for other schemes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ SCHEMES: Registry[type[Scheme]] = Registry(
     group="vfsl.schemes",
     builtin={
         "plain": "vfsl.crypto.plain:Plain",
+        "shares": "vfsl.crypto.shares:Shares",
         "paillier": "vfsl.crypto.paillier:Paillier",
         "bfv": "vfsl.crypto.bfv:BFV",
     },
@@ -41,8 +42,19 @@ def make_scheme(name: str, security: int = 128, **options: Any) -> Scheme:
         raise ConfigError(f"Scheme {name!r} does not take the options {sorted(options)}.") from None
 
 
-def choose_scheme(work: str) -> str:
-    """What scheme="auto" means for a kind of work: the first that serves it and hides values."""
+def choose_scheme(work: str, asked: str = "auto") -> str:
+    """The scheme for a kind of work: the one that was asked for, if it can do that work.
+
+    "auto" means the first scheme that serves it and hides values.
+    """
+    if asked != "auto":
+        facts = SCHEMES.find(asked)
+        if not facts.encrypts and work not in facts.serves:
+            raise ConfigError(
+                f"Scheme {asked!r} cannot do this step, which needs encryption ({work}); use "
+                "'auto' or 'bfv'."
+            )
+        return asked
     for name in SCHEMES.names():
         facts = SCHEMES.find(name)
         if facts.hides and work in facts.serves:

@@ -62,7 +62,7 @@ class BFV(Scheme):
     name = "bfv"
     rows_together = True
     opener_sees_places = True
-    serves = ("linear", "linear of many", "association", "trees")
+    serves = ("linear rounds", "linear rounds of many", "association", "trees")
 
     def __init__(
         self,

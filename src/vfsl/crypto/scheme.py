@@ -35,7 +35,14 @@ Use = Literal["any", "inner", "sum_by", "add"]
 # Sums that came out of an array made for one use: they add, scale and leave, no more.
 RESULT = "result"
 # The kinds of protocol for which scheme="auto" picks a scheme.
-Work = Literal["linear", "linear of many", "association", "trees", "trees without a key holder"]
+Work = Literal[
+    "linear",
+    "linear rounds",
+    "linear rounds of many",
+    "association",
+    "trees",
+    "trees without a key holder",
+]
 
 
 class Scheme(ABC):
@@ -57,6 +64,9 @@ class Scheme(ABC):
         Whether adding up rows costs less than handling many arrays.
     opener_sees_places : bool
         Whether whoever opens prefix sums learns which values each of them adds up.
+    encrypts : bool
+        False where nothing is encrypted and there are no keys (shares); such a scheme does the work
+        that it serves, and no other.
     serves : tuple of str
         The kinds of work for which "auto" picks it, if no scheme listed earlier does that too.
     """
@@ -67,6 +77,7 @@ class Scheme(ABC):
     rows_together: ClassVar[bool] = False
     cheap_sums: ClassVar[bool] = False
     opener_sees_places: ClassVar[bool] = False
+    encrypts: ClassVar[bool] = True
     serves: ClassVar[tuple[Work, ...]] = ()
 
     def __init__(self, security: int = 128) -> None:

@@ -132,12 +132,15 @@ class AllowSection(Strict):
 DISCLOSURES = {
     "training scores": "the label holder sees the total score of every training row, with noise",
     "exact training scores": "the label holder sees these scores with less noise, or none",
+    "gradients": "in every round of a linear model each party sees its own gradients, sums over "
+    "rows of its columns by the other's labels",
     "rare labels": "feature holders could work out which rows have a rare label",
-    "tree partitions": "the label holder sees which way rows go at those splits of the others that "
-    "they come to, and can order most rows by the others' columns; the others see how rows fall "
-    "apart, and can guess labels once they know a few",
+    "tree partitions": "the label holder sees which way training rows go at those splits of the "
+    "others that they come to, and can order most of these rows by the others' columns; the others "
+    "see how rows fall apart, and can guess labels once they know a few",
     "cross-gram": "one party sees the products of its own columns with the other's",
-    "associations": "two parties see how strongly their columns go together, one without names",
+    "associations": "a party learns how strongly each of its columns goes with another's, rounded; "
+    "under encryption the other sees it too, without names",
     "row differences": "a party sees how unlike its common rows each row of the other is",
     "repeated predictions": "a party sees a prediction per round for rows that it does not have",
     "row confidence": "the label holder learns, in tenths, how sure its completed rows are",

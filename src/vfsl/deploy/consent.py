@@ -14,18 +14,18 @@ from vfsl.job.schema import SharedJob
 from vfsl.job.steps import CompleteTerms, EvaluateStep, PuTerms, Step, TrainStep
 
 
-def asks_of(step: Step) -> list[Ask]:
+def asks_of(step: Step, scheme: str = "auto") -> list[Ask]:
     """What a step reveals or delivers beyond the defaults, by its name in party.toml."""
     asks: list[Ask] = []
     if isinstance(step, TrainStep):
-        asks += step.estimator().asks()
+        asks += step.estimator().asks(scheme)
         if step.rows == "completed":
             asks.append(("disclosure", "row confidence"))
         asks.append(("output", "predictions"))
     if isinstance(step, PuTerms):
-        asks += step.method().asks(deliver=bool(step.consent))
+        asks += step.method().asks(deliver=bool(step.consent), scheme=scheme)
     if isinstance(step, CompleteTerms):
-        asks += step.method().asks()
+        asks += step.method().asks(scheme)
         if step.label is not None:
             asks += [("disclosure", "tree partitions"), ("disclosure", "row confidence")]
     if isinstance(step, EvaluateStep):
@@ -41,7 +41,7 @@ def refusals(mine: PartyFile, job: SharedJob, leader: str) -> list[str]:
 def agreement(job: SharedJob) -> list[str]:
     """What every party of a job has agreed to, in words, for the ledger."""
     words = DISCLOSURES | OUTPUTS
-    asked = {name for step in job.steps for _, name in asks_of(step)}
+    asked = {name for step in job.steps for _, name in asks_of(step, job.run.scheme)}
     return [f"{name}: {words[name]}" for name in words if name in asked]
 
 
@@ -65,11 +65,11 @@ def _refusals(mine: PartyFile, job: SharedJob, leader: str) -> Iterator[str]:
         )
     for number, step in enumerate(job.steps, start=1):
         concerned = me in job.concerned_in(number)  # the columns of others are theirs to give
-        for text in _step_refusals(mine, step, concerned):
+        for text in _step_refusals(mine, step, concerned, job.run.scheme):
             yield f"Step {number}: {text}"
 
 
-def _step_refusals(mine: PartyFile, step: Step, concerned: bool) -> Iterator[str]:
+def _step_refusals(mine: PartyFile, step: Step, concerned: bool, scheme: str) -> Iterator[str]:
     me, allow = mine.party, mine.allow
     if step.do not in allow.steps:
         yield f"{me!r} does not take part in {step.do!r}; its allow.steps does not name it."
@@ -80,6 +80,6 @@ def _step_refusals(mine: PartyFile, step: Step, concerned: bool) -> Iterator[str
             yield f"{me!r} has not released the label that the job asks for in its [table]."
     granted = {"disclosure": allow.disclosures, "output": allow.outputs}
     words = DISCLOSURES | OUTPUTS
-    for what, name in asks_of(step):
+    for what, name in asks_of(step, scheme):
         if concerned and name not in granted[what]:
             yield f"{me!r} has not allowed the {what} {name!r} ({words[name]})."

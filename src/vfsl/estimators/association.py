@@ -1,24 +1,30 @@
 """How strongly each column of one party goes with the columns of another, over the common rows.
 
 Holds   the label holder (whose columns are to be predicted): columns; the one feature holder (whose
-        columns are given): columns; the key holder: the secret key, no data.
-Learns  the label holder: one rounded number for each of its columns. The feature holder: for each
-        column of the other, in a secret order and without names, whether it is numeric or how many
-        groups it has, how large the groups are or how often values repeat, and its inner products
-        with each own column (rank sums, counts of rows in pairs of groups). The key holder:
-        uniformly masked numbers, how many rows and derived columns there are.
+        columns are given): columns; the key holder: no data.
+Learns  on shares (the default), the label holder: one rounded number for each of its columns. The
+        others learn sizes only: how many rows, columns and derived columns there are, not how many
+        groups a column has, nor whether it is numeric. The key holder is the dealer.
+        Under encryption, the label holder: the same. The feature holder: for each column of the
+        other, in a secret order and without names, whether it is numeric or how many groups it has,
+        how large the groups are or how often values repeat, and its inner products with each own
+        column (rank sums, counts of rows in pairs of groups). The key holder: uniformly masked
+        numbers, how many rows and derived columns there are.
 
-Every column becomes integer columns: a numeric one its centred ranks, doubled so that averaged ties
-stay whole, a missing cell the mean rank 0; a categorical one an indicator for each group, a missing
-cell a group of its own, groups under 10 rows merged. All three measures are functions of inner
-products between such columns, so one encrypted matrix product is enough:
+Three measures, all functions of inner products between ranks or indicators of groups:
 
     both numeric        |Spearman's ρ|
     one categorical     correlation ratio η of the other's ranks: √(variance between groups / total)
     both categorical    Cramér's V, without bias correction
 
-The sums are exact. Groups are never small, but a *numeric* value that few rows have is not merged:
-the feature holder can test a guess about which rows these are. Declare such columns categorical.
+A missing cell has the mean rank, or is of a group of its own; groups under 10 rows are merged.
+On shares, shared/strengths.py says how the number is found and how far it may be off.
+
+Under encryption every column becomes integer columns: a numeric one its centred ranks, doubled so
+that averaged ties stay whole; a categorical one an indicator for each group. One encrypted matrix
+product is enough, and the sums are exact. Groups are never small, but a *numeric* value that few
+rows have is not merged: the feature holder can test a guess about which rows these are. Declare
+such columns categorical.
 """
 
 from __future__ import annotations
@@ -37,9 +43,12 @@ import pandas as pd
 from vfsl.channel import Channel, expect_array
 from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
 from vfsl.crypto.fixed import shift
+from vfsl.crypto.shares import DISCLOSURES as DEALING
+from vfsl.crypto.shares import Session
 from vfsl.data import Kind, PartyTable, check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.estimators.exchange import MOST, MOST_ROWS, receive_count, receive_key, send_fresh_key
+from vfsl.estimators.shared.strengths import Side, find_strengths
 from vfsl.federation import Federation
 from vfsl.params import check_params, documented, param, settings_of
 from vfsl.parts import Part, Roles
@@ -75,8 +84,16 @@ DISCLOSURES: Disclosures = {
     ),
 }
 
+SHARED: Disclosures = {
+    **DEALING,
+    "strengths": Disclosure(
+        Masked, "how strongly each of the receiver's columns goes with the sender's, rounded"
+    ),
+}
+
 LEAST_ROWS = 10  # of a group
 _PRODUCT_BITS = 56  # inner products stay below 2 to this power, which every scheme can hold
+_RESULT_WIDTH = 16  # bits of 10^4 and a sign
 _CHUNK_CELLS = 1 << 21  # of one message: about 130 MB under bfv
 
 # Orders that protect come from the operating system; no result depends on them.
@@ -100,8 +117,9 @@ class Association:
     decimals: int = param(2, "Decimal places of the numbers that leave.", ge=0, le=4)
     rows_per_column: int = param(
         10,
-        "Refuse to work on fewer common rows than this many per derived column of the given party: "
-        "with as many columns as rows it could solve the products for the other's cells.",
+        "Under encryption, refuse to work on fewer common rows than this many per derived column "
+        "of the given party: with as many columns as rows it could solve the products for the "
+        "other's cells. On shares it sees no products, and this is not used.",
         ge=2,
     )
 
@@ -160,9 +178,9 @@ class Association:
         Returns
         -------
         Series, DataFrame or None
-            At the label holder its rounded strengths by column; at the feature holder the
-            association of its columns (down) with the nameless ones (across); None at the key
-            holder.
+            At the label holder its rounded strengths by column; at the feature holder, under
+            encryption, the association of its columns (down) with the nameless ones (across); None
+            elsewhere.
         """
         check_params(self)
         if len(roles.feature_holders) != 1:
@@ -170,17 +188,49 @@ class Association:
                 "An association is between one label holder and one feature holder. "
                 f"Got {len(roles.feature_holders)} feature holders instead."
             )
+        table = None
+        if channel.me != roles.key_holder:
+            if part is None:
+                raise ConfigError(f"Party {channel.me!r} needs a part of the data to compare.")
+            table = _common_rows(channel.me, part)
+        if roles.scheme == "shares":
+            return self._share(channel.within(self.name, SHARED), table, roles)
         channel = channel.within(self.name, DISCLOSURES)
-        if channel.me == roles.key_holder:
+        if table is None:
             self._hold_key(channel, roles)
             return None
-        if part is None:
-            raise ConfigError(f"Party {channel.me!r} needs a part of the data to compare.")
-        table = _common_rows(channel.me, part)
         key = receive_key(channel, roles)
         if channel.me == roles.label_holder:
             return self._hold_missing(channel, table, roles, key)
         return self._hold_given(channel, table, roles, key)
+
+    def _share(
+        self, channel: Channel, table: PartyTable | None, roles: Roles
+    ) -> pd.Series[float] | None:
+        """Any party's side on shares; the label holder learns the rounded strengths."""
+        missing, (given,) = roles.label_holder, roles.feature_holders
+        own = None if table is None else _find_side(channel.me, table)
+        with Session.join(channel, roles.data_holders, roles.key_holder) as session:
+            sizes = session.agree({} if own is None else own.sizes)
+            sides = {party: _read_side(party, sizes[party]) for party in (given, missing)}
+            if sides[given].rows != sides[missing].rows:
+                raise ProtocolError(
+                    f"Party {given!r} compares {sides[given].rows} rows, party {missing!r} "
+                    f"{sides[missing].rows}; both must have the same.",
+                    given if channel.me == missing else missing,
+                )
+            if own is not None:
+                sides[own.owner] = own
+            found = find_strengths(
+                session, sides[given], sides[missing], self.aggregate, self.k, self.decimals
+            )
+            about = ("columns",) if channel.me == given else ()
+            opened = found.narrow(_RESULT_WIDTH).open(missing, name="strengths", about=about)
+        if opened is None or table is None:
+            return None
+        # Errors can take a strength of 1 above it.
+        answer = np.clip(opened, 0, 10**self.decimals) / 10**self.decimals
+        return pd.Series(answer, index=pd.Index(table.features), name="strength", dtype=float)
 
     def _hold_key(self, channel: Channel, roles: Roles) -> None:
         secret = send_fresh_key(channel, roles)
@@ -260,6 +310,23 @@ class Association:
                 f"{needed} are needed, or their products would reveal single cells. Use fewer "
                 "columns or groups, or more rows."
             )
+
+
+def _find_side(party: str, table: PartyTable) -> Side:
+    """A party's columns as orthonormal ones."""
+    spaces = [orthonormalise(table.column(name), table.kinds[name]) for name in table.features]
+    belongs = np.repeat(np.arange(len(spaces)), [space.shape[1] for space in spaces])
+    return Side(party, len(table), len(spaces), len(belongs), np.hstack(spaces), belongs)
+
+
+def _read_side(party: str, sizes: dict[str, int]) -> Side:
+    """What a party tells all others of its columns."""
+    if set(sizes) != {"rows", "columns", "derived"}:
+        raise ProtocolError(f"Party {party!r} sent other sizes than expected.", party)
+    side = Side(party, sizes["rows"], sizes["columns"], sizes["derived"])
+    if side.rows < 1 or not 1 <= side.columns <= side.derived <= MOST:
+        raise ProtocolError(f"Party {party!r} sent sizes that no table has.", party)
+    return side
 
 
 def _shuffle_groups(source: Derived) -> Derived:
@@ -384,17 +451,46 @@ def derive(values: pd.Series[Any], kind: Kind) -> Derived:
     return Derived((groups[:, None] == kept).astype(np.int32), len(sizes))
 
 
+def orthonormalise(values: pd.Series[Any], kind: Kind) -> Floats:
+    """Orthonormal columns of one column's space; a constant one becomes a column of zeros.
+
+    For groups these are centred functions of the group: with √(group size / rows) as a unit vector
+    w, the columns but the first of the reflection that takes −w to the first axis are orthonormal
+    and orthogonal to w.
+    """
+    codes = np.asarray(pd.factorize(values, sort=True)[0], dtype=np.int64)
+    if kind is Kind.NUMERIC:
+        ranks = double_ranks(codes).astype(np.float64)
+        length = float(np.sqrt(ranks @ ranks))
+        return (ranks / length if length else ranks)[:, None]
+    groups = merge_small_groups(codes)
+    sizes = np.bincount(groups)
+    if len(sizes) < 2:
+        return np.zeros((len(codes), 1))
+    first = np.sqrt(sizes / len(codes))
+    shifted = first + np.eye(len(sizes))[0]
+    reflection = np.eye(len(sizes)) - np.outer(shifted, shifted) / (1 + first[0])
+    return np.asarray((reflection[:, 1:] / np.sqrt(sizes)[:, None])[groups])
+
+
 def centre_ranks(codes: Integers) -> Integers:
+    """`double_ranks` so that products fit under encryption.
+
+    With more than 2^18 rows ranks are divided by a power of two, the same at all parties.
+    """
+    return np.asarray(shift(double_ranks(codes), _coarsening(len(codes))))
+
+
+def double_ranks(codes: Integers) -> Integers:
     """Twice the rank of each value less the mean rank, ties averaged; 0 for a missing cell.
 
-    ``codes`` number the different values in their order, −1 is missing. With more than 2^18 rows
-    ranks are divided by a power of two, the same at all parties, so that products fit.
+    ``codes`` number the different values in their order, −1 is missing.
     """
     seen = codes[codes >= 0]
     counts = np.bincount(seen)
     # c equal values up to rank e have the mean rank e − (c − 1)/2; that of all is (n + 1)/2.
     doubled = 2 * np.cumsum(counts) - counts - len(seen)
-    return np.asarray(shift(np.append(doubled, 0)[codes], _coarsening(len(codes))))
+    return np.asarray(np.append(doubled, 0)[codes])
 
 
 def rank_bound(rows: int) -> int:

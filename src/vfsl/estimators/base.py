@@ -81,9 +81,6 @@ class Estimator(ABC):
     keeps_checkpoints: ClassVar[bool] = False
     """Whether a training that was interrupted goes on from what the parties kept."""
 
-    scores_need_key_holder: ClassVar[bool] = True
-    """Whether the key holder takes part in scoring."""
-
     uses_all_rows: ClassVar[bool] = False
     """Whether it trains on rows that only one party has, too."""
 
@@ -110,11 +107,16 @@ class Estimator(ABC):
         """Whether the key holder takes part in training."""
         return True
 
+    @property
+    def scores_need_key_holder(self) -> bool:
+        """Whether the key holder takes part in scoring."""
+        return True
+
     def work(self, feature_holders: int, weighted: bool = False) -> str:
         """The kind of work that picks the scheme where it was left to "auto"."""
         return "linear"
 
-    def asks(self) -> tuple[Ask, ...]:
+    def asks(self, scheme: str = "auto") -> tuple[Ask, ...]:
         """What a training reveals that every party must have allowed, as ("disclosure", name)."""
         return ()
 

@@ -104,6 +104,8 @@ class Program:
         Standard deviation of the noise that each feature holder adds to its scores between stages.
     score_range : int
         Scores and targets stay below 2 to this power.
+    opened : str
+        What parties see of the training.
     """
 
     l2: float
@@ -115,6 +117,7 @@ class Program:
     rare_rows_per_column: float = RARE_ROWS_PER_COLUMN
     look_noise: float = LOOK_NOISE
     score_range: int = 5
+    opened: str = "gradients"
 
     def two_terms(self, stage: int, roles: Roles) -> bool:
         """Whether a stage's gradients are formed in two terms, without element-wise products."""
@@ -147,7 +150,7 @@ class Program:
         if rows < needed:
             raise DataError(
                 f"Party {widest!r} has {columns[widest]} encoded columns but there are only {rows} "
-                f"labelled aligned rows; at least {needed} are needed, or its gradients would "
+                f"labelled aligned rows; at least {needed} are needed, or its {self.opened} would "
                 "reveal single rows. Use fewer columns or more rows."
             )
         others = {party: size for party, size in columns.items() if party != label_holder}
@@ -156,10 +159,10 @@ class Program:
         if rarest.rows < least:
             raise DataError(
                 f"Party {widest!r} has {others[widest]} encoded columns but fewer than {least} "
-                f"labelled aligned rows that count in a model have {rarest.words}; its gradients "
-                "could tell it which rows these are. Use fewer columns there, more rows, or merge "
-                "rare classes; if that party may know them, lower rare_rows_per_column, which is "
-                f"{self.rare_rows_per_column:g}."
+                f"labelled aligned rows that count in a model have {rarest.words}; its "
+                f"{self.opened} could tell it which rows these are. Use fewer columns there, more "
+                "rows, or merge rare classes; if that party may know them, lower "
+                f"rare_rows_per_column, which is {self.rare_rows_per_column:g}."
             )
 
 

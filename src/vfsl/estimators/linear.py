@@ -1,15 +1,17 @@
 """Linear and logistic regression across parties.
 
-The label holder turns its label into weighted least-squares problems, which all parties solve
-together: by gradient rounds (least_squares.py), or in one exchange (one_shot.py) where the user
-asks for it. The logistic loss is replaced by the quadratic that touches it at score 0: the gradient
-of degree 1 of the literature. With ``refine`` the label holder then sees the total scores and takes
-the quadratic that touches the loss there (Newton's method), so that the result is the pooled one.
+By default the parties compute on shares (shared/fit.py): nothing is opened but each party's own
+weights. In the protocol "rounds", the four steps of the literature, the label holder turns its
+label into weighted least-squares problems, which all parties solve together: by gradient rounds
+(least_squares.py), or in one exchange (one_shot.py). There the logistic loss is replaced by the
+quadratic that touches it at score 0, the gradient of degree 1; with ``refine`` the label holder
+then sees the total scores and takes the quadratic that touches the loss there.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -18,6 +20,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from vfsl.channel import Channel, expect_array
+from vfsl.crypto.shares import Session
 from vfsl.data import Encoder
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators import exchange, least_squares, one_shot
@@ -40,6 +43,9 @@ from vfsl.estimators.privacy import (
     find_rarest_number,
     noise_rng,
 )
+from vfsl.estimators.shared import fit as shared_fit
+from vfsl.estimators.shared.fit import SharedWeights, solve_least_squares, solve_logistic
+from vfsl.estimators.shared.softmax import MOST_CLASSES
 from vfsl.params import documented, param, params_of
 from vfsl.parts import ModelShare, Part, Roles, Rows
 from vfsl.store import Checkpoints
@@ -51,6 +57,27 @@ DISCLOSURES: Disclosures = {
 
 _HESSIAN_FLOOR = 0.02  # keeps the targets of nearly certain rows within the score range
 _TARGET_RANGE = 100.0
+ONE_AGAINST_REST = "one against the rest"
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What a data holder brings to a training; target and row weights at the label holder only."""
+
+    state: dict[str, Any]  # of its share of the model
+    columns: Floats
+    target: Array | None = None
+    row_weights: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Label:
+    """A label as numbers, (rows, outputs), and row weights with mean 1 where there are any."""
+
+    values: Floats
+    row_weights: Floats | None
+    rarest: Rarest
+    facts: dict[str, Any]  # for the label holder's share
 
 
 @dataclass(kw_only=True)
@@ -70,47 +97,79 @@ class LinearModel(Estimator):
     tolerance: float = param(
         1e-7,
         "Training ends when predictions would change by no more than about this fraction of what "
-        "the columns explain.",
+        "the columns explain; logistic regression on shares ends when a step lowers the loss by "
+        "less than this fraction.",
         ge=0,
     )
     rows_per_column: int = param(
         10,
         "Refuse to train on fewer rows than this many per column of the widest party: a party with "
-        "as many columns as rows could solve its gradients for the residuals.",
+        "as many columns as rows could solve its weights or gradients for single rows. Where "
+        "weights stay shared, nothing is refused.",
         ge=0,
     )
     rare_rows_per_column: float = param(
         RARE_ROWS_PER_COLUMN,
         "Refuse to train if a class, or all others without it, has fewer rows than this many per "
-        "column of the widest feature holder: its gradients could tell it which rows these are. "
+        "column of the widest feature holder: its weights or gradients could tell it which rows "
+        "these are. Where weights stay shared, nothing is refused. "
         "Of numbers, the rows count that differ from the most frequent value.",
         ge=0,
     )
+    protocol: Literal["auto", "shares", "rounds"] = param(
+        "auto",
+        "'shares' opens nothing but each party's weights. 'rounds' are the four steps of the "
+        "literature: gradients are opened to their parties in every round. 'auto' computes on "
+        "shares unless the run names another scheme, or rows of a linear regression have weights.",
+    )
+    weights: Literal["own", "shared"] = param(
+        "own",
+        "On shares: each party learns the weights of its own columns ('own'), or nobody learns any "
+        "weights and predictions are computed on shares too ('shared').",
+    )
     solver: Literal["rounds", "one-shot"] = param(
         "rounds",
-        "Gradient rounds, or the normal equations in one exchange, which shows the feature holder "
-        "how its columns go with the label holder's nameless ones.",
+        "Of the protocol 'rounds': gradient rounds, or the normal equations in one exchange, which "
+        "shows the feature holder how its columns go with the label holder's nameless ones.",
     )
+
+    def check(self) -> None:
+        super().check()
+        asked = self._ask_for_shares()
+        if asked and (self.protocol == "rounds" or self.solver == "one-shot"):
+            raise ConfigError(
+                f"{asked} needs a computation on shares; protocol='rounds' and solver='one-shot' "
+                "are none. Use one or the other."
+            )
 
     # ---- declared facts -------------------------------------------------------------------------
 
     def work(self, feature_holders: int, weighted: bool = False) -> str:
+        if self._fits_on_shares(weighted):
+            return "linear"
         several = feature_holders > 1 and (weighted or self._always_weighted())
-        return "linear of many" if several else "linear"
+        return "linear rounds of many" if several else "linear rounds"
+
+    def _fits_on_shares(self, weighted: bool = False) -> bool:
+        """Whether a training may compute on shares, if the run's scheme does."""
+        if weighted and self._ask_for_shares():
+            raise ConfigError("Row weights need protocol='rounds': on shares all rows count alike.")
+        return self.protocol != "rounds" and self.solver == "rounds" and not weighted
 
     def rounds_planned(self) -> int:
         return self.max_rounds
 
-    def asks(self) -> tuple[Ask, ...]:
+    def asks(self, scheme: str = "auto") -> tuple[Ask, ...]:
         program, declared = self._program(), params_of(type(self))
-        looks = program.stages > 1
+        rounds = not self._fits_on_shares() or scheme not in ("auto", "shares")
+        looks = rounds and program.stages > 1
         asked = {
             "cross-gram": self.solver == "one-shot",
+            "gradients": rounds and self.solver == "rounds",
             "training scores": looks,
             "exact training scores": looks and program.look_noise < LOOK_NOISE,
-            "rare labels": any(
-                getattr(self, name) < declared[name].default for name in self._protections
-            ),
+            "rare labels": self.weights == "own"
+            and any(getattr(self, name) < declared[name].default for name in self._protections),
         }
         return tuple(("disclosure", name) for name, wanted in asked.items() if wanted)
 
@@ -135,24 +194,74 @@ class LinearModel(Estimator):
         the noise comes from the operating system.
         """
         self.check()
+        channel = channel.within(self.name, DISCLOSURES)
+        if part is None and channel.me != roles.key_holder:
+            raise ConfigError(f"Party {channel.me!r} needs a part of the data to train on.")
+        ready = None if part is None else self._prepare(channel, part, roles)
+        if self._on_shares(roles):
+            return self._train_on_shares(channel, ready, roles, rng)
+        return self._train_in_rounds(channel, ready, roles, noise_rng(rng))
+
+    def _train_on_shares(
+        self,
+        channel: Channel,
+        ready: Prepared | None,
+        roles: Roles,
+        rng: np.random.Generator | None,
+    ) -> ModelShare | None:
+        label = None
+        if ready is not None and ready.target is not None:
+            label = self._read_numbers(channel.me, ready.target, ready.row_weights, noise_rng(rng))
+        with shared_fit.join(channel, roles, rng, shared_fit.FIT) as session:
+            columns = None if ready is None else ready.columns
+            solved = self._solve_on_shares(session, columns, label, roles)
+            if self.weights == "shared":
+                state = solved.to_state()
+            else:
+                own = solved.open_own(session, roles.label_holder)
+                state = {} if own is None else _weights_state(own)
+        if ready is None:
+            return None
+        facts = {} if label is None else label.facts
+        return ModelShare(
+            channel.me, self.name, ready.state | state | facts, solved.rounds, solved.stop_reason
+        )
+
+    def _train_in_rounds(
+        self, channel: Channel, ready: Prepared | None, roles: Roles, noise: np.random.Generator
+    ) -> ModelShare | None:
         program, at_once = self._program(), self.solver == "one-shot"
         if at_once and (len(roles.feature_holders) != 1 or program.stages > 1):
             raise ConfigError(
                 "The one-shot solver needs exactly one feature holder, and refine=0 in logistic "
                 "regression; use solver='rounds'."
             )
-        channel = channel.within(self.name, DISCLOSURES)
         declared = one_shot.DISCLOSURES if at_once else least_squares.disclosures(program)
         inner = channel.within("fit", declared)
-        if channel.me == roles.key_holder:
+        if ready is None:
             if at_once:
                 one_shot.solve_key_holder(inner, roles)
             else:
                 least_squares.train_key_holder(inner, roles, program)
             return None
-        if part is None:
-            raise ConfigError(f"Party {channel.me!r} needs a part of the data to train on.")
-        key, noise = exchange.receive_key(inner, roles), noise_rng(rng)
+        key, columns = exchange.receive_key(inner, roles), ready.columns
+        if ready.target is None:
+            if at_once:
+                solved = one_shot.solve_feature_holder(inner, columns, roles, key)
+            else:
+                solved = least_squares.train_feature_holder(
+                    inner, columns, roles, key, program, noise
+                )
+            return ModelShare(channel.me, self.name, ready.state | _weights_state(solved.weights))
+        problems = self._read_label(channel.me, ready.target, ready.row_weights, noise)
+        program = self._program(problems.weighted)
+        solve = one_shot.solve_label_holder if at_once else least_squares.train_label_holder
+        solved = solve(inner, columns, problems, roles, key, program)
+        state = ready.state | _weights_state(solved.weights) | problems.facts
+        return ModelShare(channel.me, self.name, state, solved.rounds, solved.stop_reason)
+
+    def _prepare(self, channel: Channel, part: Part, roles: Roles) -> Prepared:
+        """A data holder's columns of the labelled rows, which the label holder tells the others."""
         if channel.me != roles.label_holder:
             known = expect_array(
                 channel.receive(roles.label_holder, "labelled rows"),
@@ -161,14 +270,7 @@ class LinearModel(Estimator):
                 holds="boolean",
                 shape=(len(part.rows),),
             )
-            state, columns = fit_encoder(part, part.rows[known])
-            if at_once:
-                solved = one_shot.solve_feature_holder(inner, columns, roles, key)
-            else:
-                solved = least_squares.train_feature_holder(
-                    inner, columns, roles, key, program, noise
-                )
-            return ModelShare(channel.me, self.name, state | _weights_state(solved.weights))
+            return Prepared(*fit_encoder(part, part.rows[known]))
         known = find_labelled(channel.me, part.target)
         for party in roles.feature_holders:
             channel.send(party, "labelled rows", known)
@@ -178,34 +280,79 @@ class LinearModel(Estimator):
         if part.weights is not None:
             scale_weights(part.weights, len(known))  # refuses what cannot be used
             row_weights = np.asarray(part.weights)[known]
-        target = np.asarray(part.target)[known]
-        problems = self._read_label(channel.me, target, row_weights, noise)
-        program = self._program(problems.weighted)
-        solve = one_shot.solve_label_holder if at_once else least_squares.train_label_holder
-        solved = solve(inner, columns, problems, roles, key, program)
-        state |= _weights_state(solved.weights) | problems.facts
-        return ModelShare(channel.me, self.name, state, solved.rounds, solved.stop_reason)
+        return Prepared(state, columns, np.asarray(part.target)[known], row_weights)
 
     def score_rows(
         self, channel: Channel, part: Part | None, share: ModelShare | None, *, roles: Roles
     ) -> Array | None:
         """One party's side of scoring: the total scores, only at the label holder."""
-        channel = channel.within(self.name).within("score", exchange.TOTALS)
-        if channel.me == roles.key_holder:
+        channel = channel.within(self.name)
+        columns, weights = None, None
+        if channel.me != roles.key_holder:
+            if part is None or share is None:
+                raise ConfigError(f"Party {channel.me!r} needs data and its share of the model.")
+            columns = encode_columns(part, share)
+            if channel.me == roles.label_holder:
+                columns = np.column_stack([columns, np.ones(len(columns))])
+            if self.weights == "own":
+                weights = np.asarray(share.state["weights"], dtype=np.float64)
+                weights = weights.reshape(columns.shape[1], share.state["models"])
+        if self._on_shares(roles):
+            with shared_fit.join(channel, roles, None, shared_fit.SCORE) as session:
+                if self.weights == "shared":
+                    state = {} if share is None else share.state
+                    return shared_fit.open_shared_scores(
+                        session, columns, state, roles.label_holder
+                    )
+                scores = None if columns is None or weights is None else columns @ weights
+                return shared_fit.open_scores(session, scores, roles.label_holder)
+        channel = channel.within("score", exchange.TOTALS)
+        if columns is None or weights is None:
             exchange.score_key_holder(channel, roles)
             return None
-        if part is None or share is None:
-            raise ConfigError(f"Party {channel.me!r} needs data and its share of the model.")
         key = exchange.receive_key(channel, roles)
-        columns = encode_columns(part, share)
-        if channel.me == roles.label_holder:
-            columns = np.column_stack([columns, np.ones(len(columns))])
-        weights = np.asarray(share.state["weights"], dtype=np.float64)
-        weights = weights.reshape(columns.shape[1], share.state["models"])
         if channel.me == roles.label_holder:
             return exchange.score_label_holder(channel, columns, weights, roles, key)
         exchange.score_feature_holder(channel, columns, weights, roles, key)
         return None
+
+    def _on_shares(self, roles: Roles) -> bool:
+        """Whether this step computes on shares; refuses a scheme that cannot."""
+        if roles.scheme == "shares":
+            return True
+        asked = self._ask_for_shares()
+        if asked and roles.scheme != "plain":
+            raise ConfigError(
+                f"{asked} needs a computation on shares, but the run has scheme={roles.scheme!r}; "
+                "use scheme='auto', or weights='own' and protocol='rounds'."
+            )
+        return asked is not None
+
+    def _ask_for_shares(self) -> str | None:
+        """The setting that only a computation on shares can do."""
+        if self.weights == "shared":
+            return "weights='shared'"
+        return "protocol='shares'" if self.protocol == "shares" else None
+
+    def _check_sizes(
+        self, label_holder: str, label: Label | None, columns: Mapping[str, int], rows: int
+    ) -> None:
+        """Refuse tables whose weights would tell a party single rows or rare labels."""
+        if label is not None and self.weights == "own":
+            program = replace(self._program(), opened="weights")
+            program.check_sizes(columns, label_holder, rows, label.rarest)
+
+    @abstractmethod
+    def _read_numbers(
+        self, party: str, target: Array, weights: Array | None, rng: np.random.Generator
+    ) -> Label:
+        """The label as numbers, for a training on shares."""
+
+    @abstractmethod
+    def _solve_on_shares(
+        self, session: Session, columns: Floats | None, label: Label | None, roles: Roles
+    ) -> SharedWeights:
+        """The weights in shares; columns are None at the dealer, the label elsewhere too."""
 
     @abstractmethod
     def _read_label(
@@ -248,8 +395,28 @@ class LinearRegression(LinearModel):
             scores * np.asarray(share.state["scale"]) + np.asarray(share.state["mean"])
         )
 
-    def _read_label(
+    def _read_numbers(
         self, party: str, target: Array, weights: Array | None, rng: np.random.Generator
+    ) -> Label:
+        if weights is not None:
+            raise ConfigError("Row weights need protocol='rounds': on shares all rows count alike.")
+        problems = self._read_label(party, target, None)
+        values = problems.pose_problem(0, np.zeros((len(target), 0))).targets
+        return Label(values, None, problems.rarest, problems.facts)
+
+    def _solve_on_shares(
+        self, session: Session, columns: Floats | None, label: Label | None, roles: Roles
+    ) -> SharedWeights:
+        target = None if label is None else label.values
+        check = partial(self._check_sizes, roles.label_holder, label)
+        return solve_least_squares(session, columns, target, roles.label_holder, self.l2, check)
+
+    def _read_label(
+        self,
+        party: str,
+        target: Array,
+        weights: Array | None,
+        rng: np.random.Generator | None = None,
     ) -> Problems:
         try:
             values = two_dimensional(np.asarray(target, dtype=np.float64))
@@ -286,10 +453,13 @@ class LogisticRegression(LinearModel):
 
     l2: float = 1e-3
     max_rounds: int = 25
-    tolerance: float = 1e-3
+    # A step that gains less than 0.2 % of the loss is the last but one: Newton steps then gain far
+    # less, and half a percent of the pooled loss is what is promised.
+    tolerance: float = 2e-3
     refine: int = param(
         2,
-        "How often the label holder sees the total scores of the training rows and improves the "
+        "Of the protocol 'rounds': how often the label holder sees the total scores of the "
+        "training rows and improves the "
         "quadratic approximation of the loss. 0 reveals no score in training, and is the gradient "
         "of degree 1 of the literature; 2 is close to the pooled model.",
         ge=0,
@@ -307,12 +477,64 @@ class LogisticRegression(LinearModel):
     label_noise: float = param(
         LABEL_NOISE,
         "Standard deviation of the noise that the label holder adds to its labels 0 and 1 before "
-        "training, so that what is opened of them has few bits. 0 opens exact sums.",
+        "training, so that what is opened of them has few bits. 0 opens exact sums. Where weights "
+        "stay shared, nothing is opened, and there is no noise.",
         ge=0,
     )
+    show_loss: bool = param(
+        False, "On shares: open the loss of the training rows after each step to the label holder."
+    )
+
+    def _fits_on_shares(self, weighted: bool = False) -> bool:
+        return super()._fits_on_shares()  # row weights are no hindrance
+
+    def _read_numbers(
+        self, party: str, target: Array, weights: Array | None, rng: np.random.Generator
+    ) -> Label:
+        classes, codes = self._read_classes(party, target)
+        row_weights = self._weigh_rows(codes, weights)
+        rarest = self._find_rarest(codes, classes, row_weights)
+        hot = codes[:, None].astype(np.float64)
+        facts: dict[str, Any] = {"classes": classes.tolist()}
+        if len(classes) > 2:
+            hot = np.eye(len(classes))[codes]
+            row_weights = np.tile(row_weights, (1, len(classes)))
+        if len(classes) > MOST_CLASSES:
+            facts["link"] = ONE_AGAINST_REST
+        if self.weights == "own":  # where weights stay shared, nothing of the label is opened
+            # One draw per row and class: models that train together must not average it away.
+            hot = hot + self.label_noise * rng.standard_normal(hot.shape)
+        weighted = weights is not None or self.class_weight is not None
+        hot = np.array(np.broadcast_to(hot, row_weights.shape))
+        return Label(hot, row_weights if weighted else None, rarest, facts)
+
+    def _solve_on_shares(
+        self, session: Session, columns: Floats | None, label: Label | None, roles: Roles
+    ) -> SharedWeights:
+        target, row_weights = (None, None) if label is None else (label.values, label.row_weights)
+        return solve_logistic(
+            session,
+            columns,
+            target,
+            row_weights,
+            roles.label_holder,
+            partial(self._check_sizes, roles.label_holder, label),
+            softmax=label is not None and 2 < len(label.facts["classes"]) <= MOST_CLASSES,
+            l2=self.l2,
+            tolerance=self.tolerance,
+            max_rounds=self.max_rounds,
+            show_loss=self.show_loss,
+        )
+
+    def to_probabilities(self, share: ModelShare, scores: Array) -> Array:
+        if share.state.get("link") != ONE_AGAINST_REST:
+            return super().to_probabilities(share, scores)
+        chances = expit(scores)
+        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
     def numbers_per_row(self) -> int:
-        return 1 + (self.refine if self.look_noise == 0 else 0)
+        looks = self.refine if self.look_noise == 0 and not self._fits_on_shares() else 0
+        return 1 + looks
 
     def _always_weighted(self) -> bool:
         return self.class_weight is not None or self.refine > 0
@@ -330,24 +552,12 @@ class LogisticRegression(LinearModel):
     def _read_label(
         self, party: str, target: Array, weights: Array | None, rng: np.random.Generator
     ) -> Problems:
-        values = np.asarray(target)
-        classes, codes = np.unique(values, return_inverse=True)
-        if len(classes) < 2:
-            raise DataError(
-                "Logistic regression needs at least two classes among the labelled aligned rows "
-                f"of party {party!r}; there is {len(classes)}."
-            )
-        row_weights = scale_weights(weights, len(values))
-        if self.class_weight == "balanced":
-            frequency = np.bincount(codes) / len(codes)
-            row_weights = row_weights / (len(classes) * frequency[codes])[:, None]
-            row_weights = row_weights / row_weights.mean(axis=0)
+        classes, codes = self._read_classes(party, target)
+        row_weights = self._weigh_rows(codes, weights)
         if len(classes) == 2:
             hot, link, factor = codes[:, None].astype(np.float64), expit, 1.0
         else:
             hot, link, factor = np.eye(len(classes))[codes], partial(softmax, axis=1), 2.0
-            if row_weights.shape[1] > 1:
-                raise ConfigError("Several models at once need a label with two classes.")
         rarest = self._find_rarest(codes, classes, row_weights)
         # One draw per row and class: models that train together must not average it away.
         hot = hot + self.label_noise * rng.standard_normal(hot.shape)
@@ -359,6 +569,27 @@ class LogisticRegression(LinearModel):
 
         weighted = weights is not None or self.class_weight is not None
         return Problems(pose_problem, rarest, weighted, {"classes": classes.tolist()})
+
+    def _read_classes(self, party: str, target: Array) -> tuple[Array, Array]:
+        """The classes, and the number of each row's class."""
+        classes, codes = np.unique(np.asarray(target), return_inverse=True)
+        if len(classes) < 2:
+            raise DataError(
+                "Logistic regression needs at least two classes among the labelled aligned rows "
+                f"of party {party!r}; there is {len(classes)}."
+            )
+        return classes, codes
+
+    def _weigh_rows(self, codes: Array, weights: Array | None) -> Floats:
+        """Row weights with mean 1, (rows, models), balanced if that was asked for."""
+        row_weights = scale_weights(weights, len(codes))
+        frequency = np.bincount(codes) / len(codes)
+        if self.class_weight == "balanced":
+            row_weights = row_weights / (len(frequency) * frequency[codes])[:, None]
+            row_weights = row_weights / row_weights.mean(axis=0)
+        if len(frequency) > 2 and row_weights.shape[1] > 1:
+            raise ConfigError("Several models at once need a label with two classes.")
+        return row_weights
 
     def _find_rarest(self, codes: Array, classes: Array, weights: Floats) -> Rarest:
         """Whose labels a feature holder could find most easily."""

@@ -133,7 +133,7 @@ class RISA(Estimator):
 
     # ---- what it says of itself ---------------------------------------------------------------
 
-    def asks(self) -> tuple[Ask, ...]:
+    def asks(self, scheme: str = "auto") -> tuple[Ask, ...]:
         return ("disclosure", "training labels"), ("disclosure", "evidence")
 
     def numbers_per_row(self) -> int:

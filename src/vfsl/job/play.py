@@ -163,6 +163,8 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
         places = np.full(len(site.rows().overlap), -1)
         learned = rows.training_places(site)
         places[learned] = np.arange(len(learned))
+    elif model.knows_training_scores and site.test is None:
+        places = np.zeros(0, dtype=np.int64)  # the key holder, too, knows that no row is new
     path = _results(site) / f"predictions-{site.number}.csv"
     predict_to_file(site, channel.within("predict"), model, label, path, share, places)
 

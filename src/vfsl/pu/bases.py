@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 from scipy.special import expit
@@ -36,6 +37,8 @@ BASES: Registry[type[Estimator]] = Registry(
         "lgb": "vfsl.estimators.trees:LGB",
     },
 )
+# Schemes under which linear bases compute on shares; "plain" does so without masks.
+SHARES = ("shares", "plain")
 # The rule of ten rows per leaf counts all rows, in the bag or not. Of those in the bag, LightGBM
 # asks for twenty, which weigh 5 where both classes are even.
 IN_BAGS = {"lgb": {"min_child_weight": 5.0}}
@@ -46,11 +49,13 @@ IN_BAGS = {"lgb": {"min_child_weight": 5.0}}
 class BagLogistic(LogisticRegression):
     """Logistic regression for bags: no score is shown in training, and rows may weigh a lot.
 
-    In a bag few rows count, so each has a large weight. The number of rounds is fixed, so that it
-    says nothing about the rows that count. Few rows also let a single extreme cell decide, so
-    extreme numbers are cut. Known positives are few by nature, so one per column of the widest
-    feature holder is enough, not two; docs/pu.md has the experiment on what that party could solve
-    its gradients for.
+    Few rows count in a bag, so that a single extreme cell could decide: extreme numbers are cut. On
+    shares all bags are trained in one exchange, and nobody learns weights.
+
+    In the protocol "rounds" the rows that count have large weights, and the number of rounds is
+    fixed, so that it says nothing about these rows. Known positives are few by nature, so one per
+    column of the widest feature holder is enough, not two; docs/pu.md has the experiment on what
+    that party could solve its gradients for.
     """
 
     l2: float = 0.01
@@ -161,8 +166,29 @@ def make_base(base: str | Estimator) -> Estimator:
     return made
 
 
+def fits_on_shares(base: Estimator) -> TypeGuard[LogisticRegression]:
+    """Whether bags of this base can be trained on shares, if the run's scheme does that."""
+    if not isinstance(base, LogisticRegression):
+        return False
+    return base.protocol != "rounds" and base.solver == "rounds"
+
+
+def on_shares(base: Estimator, roles: Roles) -> TypeGuard[LogisticRegression]:
+    """Whether all models of a task are trained on shares, in one exchange."""
+    if not fits_on_shares(base):
+        return False
+    if base.protocol == "shares" and roles.scheme not in SHARES:
+        raise ConfigError(
+            f"protocol='shares' encrypts nothing; the run names scheme={roles.scheme!r}. Use "
+            "scheme='auto', or protocol='rounds'."
+        )
+    return roles.scheme in SHARES
+
+
 def check_scheme(base: Estimator, roles: Roles) -> None:
     """Refuse a scheme that would only fail in the middle of a search."""
+    if on_shares(base, roles):
+        return
     if not (base.knows_training_scores or make_scheme(roles.scheme, roles.security).elementwise):
         raise ConfigError(
             f"A linear base of VFPU needs a scheme with element-wise products, which "

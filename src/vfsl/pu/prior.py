@@ -101,6 +101,8 @@ def dedpul(positive: Floats, unlabelled: Floats) -> float:
     nothing, it is the fraction at which π − mean min(1, π f_P/f_U) bends most.
     """
     ratio = _density_ratio(positive, unlabelled)
+    if not ratio.any():
+        return 0.0  # every positive scores far above all of U
     fraction = 1.0
     for _ in range(_EM_ROUNDS):
         after = float(np.minimum(1.0, fraction * ratio).mean())
@@ -159,6 +161,8 @@ def _density_ratio(positive: Floats, unlabelled: Floats) -> Floats:
     places = np.quantile(unlabelled, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
     ratio = np.interp(places, grid, _density(positive, grid, width) / f_u)
     rising = isotonic_regression(ratio)
+    if not rising.any():
+        return np.asarray(rising)
     # The mean of f_P/f_U over U is 1; what kernels lose of it would let EM fall to nothing.
     return np.asarray(rising / rising.mean())
 

@@ -11,6 +11,9 @@ Learns  beyond what the base estimator shows (see its file): everybody how many 
 The label holder leads, and the others follow. Every party keeps its finished tasks in a place of
 its own, without keys or masks, so that a search can go on from them.
 
+On shares all models of a task are trained in one exchange (shared_bags.py), and their sums are all
+that is opened. Under the other schemes the base trains by itself, and the sums follow here.
+
 T scores of a row would be T linear combinations of the other party's columns: with as many bags as
 columns, its whole table up to a linear map. So the feature holders send encrypted scores of all
 linear models, the label holder multiplies them by its private votes and adds up over the models. No
@@ -42,11 +45,12 @@ from vfsl.estimators.exchange import (
     send_fresh_key,
     unbundle,
 )
-from vfsl.estimators.linear import encode_columns
+from vfsl.estimators.linear import LogisticRegression, encode_columns
 from vfsl.lead import Follower, Leader, disclose_orders
 from vfsl.parts import ModelShare, Part, Roles, Seen
 from vfsl.pu.bags import Booleans, average_sums
-from vfsl.pu.bases import average_logits, cut_part, to_logits
+from vfsl.pu.bases import average_logits, cut_part, on_shares, to_logits
+from vfsl.pu.shared_tasks import train_side
 from vfsl.store import Checkpoints
 from vfsl.values import Ciphertext, Disclosure, Disclosures, Floats, Integers, Masked
 
@@ -136,6 +140,7 @@ class BagTrainer:
         if number < self._leader.resumed:
             arrays = self._kept.load_arrays(_name(number))
             return TrainedModels(_load_share(self._kept, number), **arrays)
+        self._kept.forget(_name(number))  # pieces of another attempt fit nobody's
         here, rng = self._leader.order(LISTED if listed else ALL), self._draw(number)
         part = replace(self.part, target=target, weights=weights)
         done = (self._train_listed if listed else self._train_all)(here, part, voters, rng)
@@ -151,6 +156,9 @@ class BagTrainer:
     def _train_all(
         self, channel: Channel, part: Part, voters: Booleans, rng: np.random.Generator
     ) -> TrainedModels:
+        if on_shares(self.base, self._roles):
+            share, sums = self._train_on_shares(channel, self.base, part, voters, rng)
+            return TrainedModels(share, sums)
         share = self._train_base(channel, part, rng)
         if self.base.knows_training_scores:
             return TrainedModels(share, scores=self.base.training_scores(share))
@@ -169,15 +177,34 @@ class BagTrainer:
             for name, numbers in zip(_LISTS, rows, strict=True):
                 channel.send(party, name, numbers)
         train = np.union1d(rows[0], rows[1])
+        scores = np.zeros((len(voted), 1))
+        if on_shares(self.base, self._roles):
+            used = np.union1d(train, rows[2])
+            listed = Part(part.table, part.rows[used], target[used], weights[used])
+            share, sums = self._train_on_shares(channel, self.base, listed, voters[used], rng)
+            scores[used, 0] = sums
+            return TrainedModels(share, scores=scores)
         listed = Part(part.table, part.rows[train], target[train], weights[train])
         share = self._train_base(channel, listed, rng)
-        scores = np.zeros((len(voted), 1))
         if self.base.knows_training_scores:
             scores[train] = self.base.training_scores(share)
         asked = _find_unscored(self.base, train, rows[2])
         scored = Part(part.table, part.rows[asked])
         scores[asked] = self.base.score_rows(channel, scored, share, roles=self._roles)
         return TrainedModels(share, scores=scores)
+
+    def _train_on_shares(
+        self,
+        channel: Channel,
+        base: LogisticRegression,
+        part: Part,
+        voters: Booleans,
+        rng: np.random.Generator,
+    ) -> tuple[ModelShare, Floats]:
+        trained = train_side(channel, part, base, self._roles, rng, voters)
+        if trained is None or trained.sums is None:
+            raise ConfigError("The label holder of VFPU got no sums.")
+        return trained.share, trained.sums
 
     def _train_base(self, channel: Channel, part: Part, rng: np.random.Generator) -> ModelShare:
         share = self.base.train(channel, part, roles=self._roles, rng=rng)
@@ -204,6 +231,7 @@ def follow_training(
             raise ProtocolError(
                 f"Party {leader!r} ordered unknown work {order.get('do')!r:.60}.", leader
             )
+        kept.forget(_name(number))  # pieces of another attempt fit nobody's
         share = _follow_task(here, base, part, roles, draw(number), order["do"] == LISTED)
         if share is not None:
             shares.append(share)
@@ -233,8 +261,13 @@ def _follow_task(
             _expect_numbers(value, leader, name, len(part.rows)) for name, value in came.items()
         ]
         train = np.union1d(lists[0], lists[1])
+        if on_shares(base, roles):
+            train = np.union1d(train, lists[2])
         trained = replace(part, rows=part.rows[train])
         scored = replace(part, rows=part.rows[_find_unscored(base, train, lists[2])])
+    if on_shares(base, roles):
+        done = train_side(channel, trained, base, roles, rng)
+        return None if done is None else done.share
     share = base.train(channel, trained, roles=roles, rng=rng)
     if listed:
         base.score_rows(channel, scored, share, roles=roles)

@@ -3,11 +3,12 @@
 Holds   the label holder: columns and marks (+1 known positive, −1 unlabelled); feature holders:
         columns; the key holder: the secret key, no data; the positive holder: ids, after the end.
 Learns  the label holder: one out-of-bag value for each row (all training scores of tree bases).
-        Feature holders: what the base shows them, and with ``row_lists="seed"`` who the positives
-        are. The key holder: uniformly masked numbers. The positive holder: see deliver.py.
+        Feature holders: with a linear base on shares nothing, else what the base shows them, and
+        with ``row_lists="seed"`` who the positives are. The key holder: sizes, or uniformly masked
+        numbers. The positive holder: see deliver.py.
 
-Who is positive enters the base's training as encrypted row weights only, and who is out of bag as
-private factors of encrypted scores, so both stay at the label holder.
+Who is positive, who trains and who is out of bag are private row weights and votes on shares, or
+enter as encrypted weights and private factors of encrypted scores: all stay at the label holder.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from vfsl.pu.bases import BagLogistic
 from vfsl.pu.deliver import deliver_side
 from vfsl.pu.prior import Calibration, Prior
 from vfsl.pu.search import PositiveSearch
+from vfsl.pu.shared_tasks import score_side
 from vfsl.pu.training import DISCLOSURES, BagTrainer, follow_training
 from vfsl.site import Site
 from vfsl.store import Checkpoints
@@ -119,8 +121,9 @@ class VFPU:
     )
     rare_rows_per_column: float | None = param(
         None,
-        "With base 'lr': how many known positives each model needs per column of the widest "
-        "feature holder, which could otherwise find them by solving its gradients; 1 by default.",
+        "With base 'lr' in the protocol 'rounds': how many known positives each model needs per "
+        "column of the widest feature holder, which could otherwise find them by solving its "
+        "gradients; 1 by default. On shares it sees none.",
         ge=0,
     )
 
@@ -137,7 +140,7 @@ class VFPU:
         preset = PRESETS[self.preset]
         return given | {name: preset[name] for name in preset if given[name] is None}
 
-    def asks(self, deliver: bool = False) -> tuple[Ask, ...]:
+    def asks(self, deliver: bool = False, scheme: str = "auto") -> tuple[Ask, ...]:
         """What every party must have allowed: ("disclosure" or "output", name in party.toml).
 
         ``deliver`` says whether reliable positives go to the positive holder.
@@ -145,7 +148,9 @@ class VFPU:
         asked: list[Ask] = []
         if self.settings()["row_lists"] == "seed":
             asked.append(("disclosure", "row lists"))
-        asked += self.make_base().asks()
+        base = self.make_base()
+        if not bases.fits_on_shares(base) or scheme not in ("auto", *bases.SHARES):
+            asked += base.asks(scheme)  # on shares bags show nothing but their sums
         if deliver:
             asked.append(("disclosure", "strangers"))
         return (*asked, ("output", "reliable positives"))
@@ -325,6 +330,9 @@ class VFPU:
             scores = []
             for number, member in enumerate(members):
                 here = channel.within(self.name).within(f"member {number}")
+                if bases.on_shares(base, roles):
+                    scores.append(score_side(here, part, member, base, roles, models))
+                    continue
                 if member is not None and not base.knows_training_scores:
                     member = bases.average_models(member, models)
                 scores.append(base.score_rows(here, part, member, roles=roles))
@@ -337,8 +345,9 @@ class VFPU:
     # ---- internals ------------------------------------------------------------------------------
 
     def _roles(self, site: Site, label_holder: str) -> Roles:
-        others = len(site.standing.aligned) - 1
-        return site.roles(label_holder, self.make_base().work(others, weighted=True))
+        base, others = self.make_base(), len(site.standing.aligned) - 1
+        fits = bases.fits_on_shares(base)
+        return site.roles(label_holder, "linear" if fits else base.work(others, weighted=True))
 
     def _load_members(self, share: ModelShare | None) -> tuple[int, Sequence[ModelShare | None]]:
         """How many models of each member count, and a party's shares of them."""

@@ -1,5 +1,7 @@
 """Trees: what each party sees, by changing cells and labels and planting markers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ from vfsl.crypto.fixed import unfold
 from vfsl.draws import draw_announced_seed
 from vfsl.errors import ProtocolError, QueryRefused
 from vfsl.estimators import GBDT, LGB, XGB, RandomForest, Roles
-from vfsl.estimators.trees import protocol, scoring
+from vfsl.estimators.trees import protocol, scoring, shared_scoring
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.boosting import Boosting, draw_subsample
 from vfsl.estimators.trees.forest import Bagging, draw_bootstrap
@@ -34,7 +36,7 @@ SMALL = XGB(n_estimators=2, max_depth=3, max_bins=8, task="regression")
 # What changes from run to run: keys, what lies under them, and a party's own shuffled numbers.
 RANDOM = ("ciphertext", "masked")
 # What the label holder tells a feature holder in the clear.
-TO_B = ("setup", "trees", "chosen", "partition", "keep", "reached")
+TO_B = ("setup", "trees", "chosen", "partition", "keep")
 
 
 def views(made, target, model=SMALL, roles=PLAIN, weights=None):
@@ -61,7 +63,7 @@ def readable(transcript, party, until=None):
         message = name.rsplit("/", 1)[-1]
         if message == until:
             break
-        if message == "public key":
+        if message in ("public key", "seed"):
             continue
         if message == "chosen":  # handles stand for the receiver's own random order
             value = {key: each.tolist() for key, each in value.items() if key != "handles"}
@@ -132,7 +134,7 @@ def test_a_feature_holder_gets_whole_numbers_only():
     for sender, name, kind, _, value in seen_by(views(made, target), "B"):
         message = name.rsplit("/", 1)[-1]
         names.add((sender, message))
-        if kind in RANDOM or message == "public key":
+        if kind in RANDOM or message in ("public key", "seed"):
             continue
         for part in parts_in(value):
             assert np.asarray(part).dtype.kind in "iu", message
@@ -144,7 +146,12 @@ def test_a_feature_holder_gets_whole_numbers_only():
         ("C", "chosen"),
         ("C", "partition"),
         ("C", "keep"),
-        ("C", "reached"),
+        ("K", "seed"),
+        ("C", "paths"),
+        ("C", "announced"),
+        ("C", "sizes"),
+        ("C", "masked"),
+        ("K", "dealt"),
     }
 
 
@@ -318,13 +325,13 @@ def test_sides_cover_all_rows_of_the_node_in_the_bag_or_not():
     assert len(bits) == ROWS // 8
 
 
-def test_prediction_asks_for_sides_of_rows_that_come_to_a_split():
+def test_without_a_key_holder_sides_are_asked_for_rows_that_come_to_a_split():
     """One question and one answer a level, for all trees together, of just these rows."""
     made, target = tables(rows=ROWS)
-    parts = parts_of(made, target)
-    shares = train(SMALL, parts)
+    parts, model = parts_of(made, target), replace(SMALL, keys="label-holder")
+    shares = train(model, parts)
     transcript = Transcript(keep_views=True)
-    scores(SMALL, parts, shares, transcript=transcript)
+    scores(model, parts, shares, transcript=transcript)
     talk = [(entry.sender, entry.receiver, entry.message) for entry in transcript.entries]
     levels = len(talk) // 2
     assert talk == [("C", "B", "reached"), ("B", "C", "sides")] * levels
@@ -361,6 +368,8 @@ def test_the_key_holder_sees_nothing_of_a_label_or_a_weight_at_the_root():
         "nodes",
         "trees",
         "histograms",
+        "sizes",
+        "announced",
     }
     for two in (views(made, other, model), views(made, target, model, weights=heavier)):
         assert readable(two, "K") == one
@@ -400,29 +409,34 @@ def test_every_message_has_its_declared_kind(keys):
     made, target = tables(rows=100)
     model = XGB(n_estimators=1, max_depth=2, task="regression", keys=keys)
     transcript = views(made, target, model)
-    declared = protocol.DISCLOSURES | scoring.DISCLOSURES
+    more = shared_scoring if keys == "key-holder" else scoring
+    declared = protocol.DISCLOSURES | more.DISCLOSURES
     for entry in transcript.entries:
         assert entry.kind == getattr(declared[entry.message].type, "kind", "plain")
     raw = {(e.sender, e.receiver, e.message) for e in transcript.entries if e.kind == "plain"}
     to_b = {("C", "B", name) for name in TO_B}
     from_b = {("B", "C", name) for name in ("columns", "finished", "sides")}
     with_key_holder = {
+        *(("C", "B", name) for name in ("paths", "announced", "sizes")),
+        *(("C", "K", name) for name in ("announced", "sizes")),
+        *(("B", name, "sizes") for name in ("C", "K")),
+        *(("K", name, "seed") for name in ("B", "C")),
         ("K", "B", "public key"),
         ("K", "C", "public key"),
         ("B", "K", "columns"),
         ("C", "K", "trees"),
         ("C", "K", "nodes"),
     }
-    more = with_key_holder if keys == "key-holder" else {("C", "B", "public key")}
-    assert raw == to_b | from_b | more
+    without = {("C", "B", "public key"), ("C", "B", "reached")}
+    assert raw == to_b | from_b | (with_key_holder if keys == "key-holder" else without)
 
 
 def test_two_feature_holders_see_nothing_of_each_other_but_rows():
     made, target = tables(rows=ROWS, parties=("B", "D"))
     roles = Roles("C", ("B", "D"), "K", "plain")
     transcript = views(made, target, roles=roles)
-    talk = {(e.sender, e.receiver) for e in transcript.entries}
-    assert not talk & {("B", "D"), ("D", "B")}
+    among = [e for e in transcript.entries if {e.sender, e.receiver} == {"B", "D"}]
+    assert {e.message for e in among} == {"sizes", "masked"}
     frame = made["D"].frame.rename(columns={"D0": "MARKER"})
     marked = {**made, "D": table_of(frame, "D")}
     for sight in views(marked, target, roles=roles).sights:

@@ -13,6 +13,7 @@ from vfsl.store import Checkpoints
 PLAIN = Roles("C", ("B",), "K", "plain")
 PAILLIER = Roles("C", ("B",), "K", "paillier", 112)
 BFV = Roles("C", ("B",), "K", "bfv")
+SHARES = Roles("C", ("B",), "K", "shares")
 ALONE = Roles("C", (), "K", "plain")
 
 # Small forms of the four strategies; every way of drawing at random is in one of them.
@@ -77,9 +78,6 @@ def kept_by(party, folder):
 
 
 def train(model, parts, roles=PLAIN, seed=0, keep=None, **how):
-    present = roles.data_holders
-    if roles.feature_holders and model.keys == "key-holder":
-        present = roles.everyone
     jobs = {
         party: partial(
             model.train,
@@ -88,17 +86,33 @@ def train(model, parts, roles=PLAIN, seed=0, keep=None, **how):
             rng=np.random.default_rng(seed),
             kept=kept_by(party, keep),
         )
-        for party in present
+        for party in players(model, roles)
     }
     return run_together(jobs, **how)
 
 
+def players(model, roles):
+    """Who takes part: the key holder, too, unless there is nobody to hide something from."""
+    both = roles.feature_holders and model.keys == "key-holder"
+    return roles.everyone if both else roles.data_holders
+
+
 def scores(model, parts, shares, roles=PLAIN, **how):
     jobs = {
-        party: partial(model.score_rows, part=parts[party], share=shares[party], roles=roles)
-        for party in roles.data_holders
+        party: partial(
+            model.score_rows, part=parts.get(party), share=shares.get(party), roles=roles
+        )
+        for party in players(model, roles)
     }
     return run_together(jobs, **how)[roles.label_holder]
+
+
+def close(one, other):
+    """Whether scores are the same but for the rounding of words that are added on shares.
+
+    Small models here have at most a hundred trees; their scores lie within a few units.
+    """
+    return one.shape == other.shape and np.allclose(one, other, rtol=1e-6, atol=2e-5)
 
 
 def alone(model, made, target, weights=None, seed=0):
@@ -141,7 +155,7 @@ class Meddler:
 
     def __init__(self, channel, change):
         self._channel, self._change = channel, change
-        self.me, self.peers = channel.me, channel.peers
+        self.me, self.peers, self.scope = channel.me, channel.peers, channel.scope
 
     def send(self, to, name, value):
         self._channel.send(to, name, self._change(name, value))

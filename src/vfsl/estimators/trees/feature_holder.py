@@ -1,4 +1,4 @@
-"""The sides of feature holders and of the key holder while trees grow.
+"""The sides of feature holders and of the key holder while trees grow on encrypted (g, h).
 
 Holds   a feature holder: columns; the label holder: columns, labels, row weights; the key holder:
         the secret key, no data.
@@ -13,13 +13,14 @@ feature holder sums them by bin, for the smaller of two siblings, and takes the 
 other; (3) it masks the sums; the key holder opens them, still masked, for the label holder, to whom
 the mask goes; (4) the label holder finds the best split and tells its owner the handle, the owner
 answers with the side of every row of the node. Equally good handles all go to the owner, who takes
-its lowest column and bin: so plain and encrypted trainings grow the same trees.
+its lowest column and bin: so plain and hidden trainings grow the same trees.
+
+On shares the sums are formed otherwise, and the key holder sees none (shared_sums.py); step (4) is
+the same.
 """
 
 from __future__ import annotations
 
-import secrets
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,10 +28,16 @@ from typing import Any
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
-from vfsl.crypto import EncryptedArray, Grouping, KeyHolder, PrefixSums, PublicKey, SecretKey
-from vfsl.errors import ProtocolError
-from vfsl.estimators.exchange import load_array, receive_count, unbundle
+from vfsl.crypto import Grouping, KeyHolder, PublicKey, SecretKey
+from vfsl.errors import ConfigError, ProtocolError
+from vfsl.estimators.exchange import receive_count, unbundle
 from vfsl.estimators.trees.binning import Bins, Histograms
+from vfsl.estimators.trees.candidate_sums import (
+    CandidateSums,
+    SharedSums,
+    SumsByLevel,
+    SumsByNode,
+)
 from vfsl.estimators.trees.protocol import (
     MOST_NODES,
     MOST_TREES,
@@ -38,6 +45,7 @@ from vfsl.estimators.trees.protocol import (
     Growth,
     count_sides,
 )
+from vfsl.estimators.trees.shared_sums import PairSums
 from vfsl.estimators.trees.splits import Candidates, Rule, find_sides
 from vfsl.estimators.trees.tree import (
     Cut,
@@ -49,7 +57,7 @@ from vfsl.estimators.trees.tree import (
     unpack_sides,
 )
 from vfsl.parts import Roles
-from vfsl.values import Array, Ciphertext, Integers, Masked
+from vfsl.values import Array, Masked
 
 
 def open_for_label_holder(
@@ -87,13 +95,14 @@ class FeatureHolder:
 
     channel: Channel
     roles: Roles
-    key: PublicKey
+    key: PublicKey | None  # None where sums are shared
     growth: Growth
     bins: Bins
     codes: Array
     offset: int
     columns_in_all: int
     seed: int
+    pair: PairSums | None = None  # with the label holder, where sums are shared
 
     @cached_property
     def candidates(self) -> Candidates:
@@ -112,6 +121,17 @@ class FeatureHolder:
     def all_rows(self) -> Grouping:
         """All rows by their bins: what the root of every tree is summed by."""
         return Grouping(self.wide_codes, self.bins.width, again=True)
+
+    @property
+    def public_key(self) -> PublicKey:
+        if self.key is None:
+            raise ConfigError("Sums in shares have no public key.")
+        return self.key
+
+    def _choose_sums(self) -> type[CandidateSums]:
+        if self.growth.on_shares:
+            return SharedSums
+        return SumsByLevel if self.growth.packing == "level" else SumsByNode
 
     def may_use(self, tree: int, node: int) -> Array:
         """Which of one's candidates stand on columns that this tree and node may use."""
@@ -134,8 +154,7 @@ class FeatureHolder:
         partition = Partition(len(self.codes), trees)
         rules: dict[Node, Rule] = {}
         divided = [0] * self.codes.shape[1]
-        kind = SumsByLevel if self.growth.packing == "level" else SumsByNode
-        level = kind(self, partition, first_tree)
+        level = self._choose_sums()(self, partition, first_tree)
         sums = [Sum(Node(tree, 0)) for tree in range(trees)]
         wanted = [Node(tree, 0) for tree in range(trees)] if self.growth.max_depth else []
         number = 0
@@ -161,168 +180,6 @@ class FeatureHolder:
             level.forget(cuts)
             number += 1
         return rules, divided
-
-
-# ---- sums of nameless candidates -----------------------------------------------------------------
-
-
-class CandidateSums(ABC):
-    """What a feature holder offers for the nodes of a level: sums of nameless candidates.
-
-    Candidates of a node are shuffled by the operating system's randomness, anew for each node, and
-    only those that describe enough rows are shown (splits.py). The label holder knows a candidate
-    by its place in this order.
-    """
-
-    def __init__(self, holder: FeatureHolder, partition: Partition, first_tree: int) -> None:
-        self._holder, self._partition, self._first_tree = holder, partition, first_tree
-        self._offered: dict[Node, Array] = {}
-        self._gradients: list[EncryptedArray] = []
-
-    def offer(self, channel: Channel, sums: list[Sum], wanted: list[Node]) -> None:
-        """Sum what this level needs and let the label holder see the candidates."""
-        holder, growth = self._holder, self._holder.growth
-        leader = holder.roles.label_holder
-        lengths = self._lengths(sums)
-        if lengths is not None:
-            self._gradients = self._receive(channel, lengths)
-        if not holder.codes.shape[1]:
-            return
-        counts = self._sum(sums, wanted)
-        shown = holder.candidates.allowed(counts, growth.least_rows)
-        if min(growth.columns_by_tree, growth.columns_by_node) < 1:
-            tree = self._first_tree
-            shown &= np.stack([holder.may_use(tree + node.tree, node.number) for node in wanted])
-        # The order protects, so it comes from the operating system.
-        random = np.frombuffer(secrets.token_bytes(8 * shown.size), dtype=np.uint64)
-        order = random.reshape(shown.shape).argsort(axis=1)
-        shown = np.take_along_axis(shown, order, axis=1)
-        for node, places, seen in zip(wanted, order, shown, strict=True):
-            self._offered[node] = places[seen]
-        hidden = self._hide(wanted, order, shown)
-        masks = {"masks": [mask for _, mask in hidden], "shown": shown.sum(axis=1)}
-        numbers = 2 * int(shown.sum())
-        channel.release(leader, "sums of candidates", numbers, new=0)  # see release_binned
-        channel.send(leader, "masks", Masked(masks))
-        requests = Ciphertext([request for request, _ in hidden])
-        channel.send(growth.secret_holder(holder.roles), "histograms", requests)
-
-    def take(self, node: Node, handles: Array) -> Rule:
-        """One's own split behind the best handles."""
-        offered = self._offered.get(node, np.zeros(0, dtype=np.int64))
-        if not len(handles) or handles.min() < 0 or handles.max() >= len(offered):
-            leader = self._holder.roles.label_holder
-            raise ProtocolError(f"Party {leader!r} chose a split that was not offered.", leader)
-        return self._holder.candidates.rule(int(offered[handles].min()))
-
-    def forget(self, cuts: list[Cut]) -> None:
-        """Drop what is not needed any more once these nodes are split."""
-        open_nodes = self._partition.leaves()
-        self._offered = {node: order for node, order in self._offered.items() if node in open_nodes}
-
-    def _receive(self, channel: Channel, lengths: list[int]) -> list[EncryptedArray]:
-        """Encrypted (g, h), in arrays of these lengths."""
-        leader = self._holder.roles.label_holder
-        came = unbundle(channel.receive(leader, "gradients"), leader)
-        if len(came) != len(lengths):
-            raise ProtocolError(
-                f"Party {leader!r} sent {len(came)} encrypted arrays; expected {len(lengths)}.",
-                leader,
-            )
-        return [
-            load_array(self._holder.key, one, leader, (length,))
-            for one, length in zip(came, lengths, strict=True)
-        ]
-
-    @abstractmethod
-    def _lengths(self, sums: list[Sum]) -> list[int] | None:
-        """Of the arrays that come at this level; None if none do."""
-
-    @abstractmethod
-    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers:
-        """Form the encrypted sums; how many rows each bin of the wanted nodes has."""
-
-    @abstractmethod
-    def _hide(self, wanted: list[Node], order: Array, shown: Array) -> list[tuple[Any, Any]]:
-        """Masked requests with their masks, for the candidates of each node in this order."""
-
-
-class SumsByNode(CandidateSums):
-    """Sums node by node: for the smaller child, and by difference for its sibling."""
-
-    def __init__(self, holder: FeatureHolder, partition: Partition, first_tree: int) -> None:
-        super().__init__(holder, partition, first_tree)
-        self._sums: dict[Node, EncryptedArray] = {}
-        self._counts: dict[Node, Integers] = {}
-
-    def _lengths(self, sums: list[Sum]) -> list[int] | None:
-        if self._holder.growth.packing == "node":
-            return [len(self._partition.rows(one.node)) for one in sums]
-        return None if self._gradients else [len(self._holder.codes)] * len(sums)
-
-    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers:
-        holder = self._holder
-        counted = holder.histograms.counts([self._partition.rows(one.node) for one in sums])
-        for at, one in enumerate(sums):
-            rows = self._partition.rows(one.node)
-            if holder.growth.packing == "node":
-                gradients = self._gradients[at]
-            else:
-                gradients = self._gradients[one.node.tree].take(rows)
-            groups = holder.all_rows if one.parent is None else holder.wide_codes[rows]
-            self._counts[one.node] = counted[at]
-            self._sums[one.node] = gradients.sum_by_many(groups, holder.bins.width)
-            if one.parent is not None and one.sibling is not None:
-                parent, sibling = one.parent, one.sibling
-                self._counts[sibling] = self._counts[parent] - self._counts[one.node]
-                self._sums[sibling] = self._sums[parent].without(self._sums[one.node])
-        return np.stack([self._counts[node] for node in wanted])
-
-    def _hide(self, wanted: list[Node], order: Array, shown: Array) -> list[tuple[Any, Any]]:
-        each = self._holder.candidates
-        hidden = []
-        for node, places, seen in zip(wanted, order, shown, strict=True):
-            sums = PrefixSums(each.start[places], each.stop[places], each.extra[places])
-            request, mask = self._sums[node].mask(sums, seen)
-            hidden.append((request.payload, mask.to_wire().payload))
-        return hidden
-
-    def forget(self, cuts: list[Cut]) -> None:
-        super().forget(cuts)
-        # The sums of a node serve once more after its split, for the sibling of the next level.
-        live = {cut.parent for cut in cuts} | set(self._partition.leaves())
-        self._sums = {node: sums for node, sums in self._sums.items() if node in live}
-        self._counts = {node: counts for node, counts in self._counts.items() if node in live}
-
-
-class SumsByLevel(CandidateSums):
-    """Sums of all nodes of a level in one array: the fewest steps where adding is cheap."""
-
-    def _lengths(self, sums: list[Sum]) -> list[int] | None:
-        return None if self._gradients else [len(self._holder.codes) * len(sums)]
-
-    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers:
-        holder, width = self._holder, self._holder.bins.width
-        rows = [self._partition.rows(node) for node in wanted]
-        trees = np.repeat([node.tree for node in wanted], [len(each) for each in rows])
-        gradients = self._gradients[0].take(trees * len(holder.codes) + np.concatenate(rows))
-        grouping = holder.histograms.grouping(rows)
-        self._level = gradients.sum_by_many(grouping, grouping.n, stretch=width)
-        return grouping.counts.reshape(-1, len(wanted), width).swapaxes(0, 1)
-
-    def _hide(self, wanted: list[Node], order: Array, shown: Array) -> list[tuple[Any, Any]]:
-        each, width = self._holder.candidates, self._holder.bins.width
-        # Columns of all nodes lie side by side: column by column, in it node by node.
-        shift = each.column * (len(wanted) - 1) * width
-        shift = shift[order] + (np.arange(len(wanted)) * width)[:, None]
-        extra = each.extra[order]
-        sums = PrefixSums(
-            (each.start[order] + shift).ravel(),
-            (each.stop[order] + shift).ravel(),
-            np.where(extra >= 0, extra + shift, -1).ravel(),
-        )
-        request, mask = self._level.mask(sums, shown.ravel())
-        return [(request.payload, mask.to_wire().payload)]
 
 
 # ---- what the label holder says ------------------------------------------------------------------

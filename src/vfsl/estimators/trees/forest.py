@@ -139,6 +139,10 @@ class Bagging(Strategy):
         self._out_sums: Floats = np.zeros(0)
         self._out_counts: Floats = np.zeros(0)
 
+    @property
+    def trees_planned(self) -> int:
+        return self.trees * self.models * self.objective.outputs
+
     def set_goals(self, ensemble: Ensemble, number: int, rng: np.random.Generator) -> list[Goal]:
         goals = []
         for _ in range(number * self.together, min((number + 1) * self.together, self.trees)):

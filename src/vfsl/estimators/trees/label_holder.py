@@ -6,26 +6,22 @@ only; its own columns it sums in the clear. Without any feature holder this is t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from vfsl.channel import Channel, expect_array
-from vfsl.crypto import PublicKey, SecretKey
-from vfsl.crypto.fixed import fold, unfold
-from vfsl.errors import ProtocolError
 from vfsl.estimators.trees.binning import Bins, Histograms
+from vfsl.estimators.trees.offers import Offer, Offers
 from vfsl.estimators.trees.protocol import NO_MORE, Growth, count_sides
 from vfsl.estimators.trees.splits import (
-    FOLD_BITS,
     Candidates,
     Penalty,
     compute_gains,
     find_best,
     find_sides,
-    row_bound,
 )
 from vfsl.estimators.trees.tree import (
     LEAF,
@@ -36,17 +32,16 @@ from vfsl.estimators.trees.tree import (
     Partition,
     Sum,
     Tree,
+    keep_live,
+    note_sums,
     pack_sides,
     plan_sums,
     unpack_sides,
 )
 from vfsl.parts import Roles
-from vfsl.values import Array, Ciphertext, Integers, Masked
+from vfsl.values import Array, Integers
 
 _TINY = 1e-10  # a gain below this is rounding
-
-# Of one node: the sums on the left of a party's candidates, and by which handle it knows each.
-_Offer = tuple[Integers, Array]
 
 
 class _Best(NamedTuple):
@@ -63,15 +58,13 @@ class LabelHolder:
 
     channel: Channel
     roles: Roles
-    key: PublicKey
-    secret: SecretKey | None
+    offers: Callable[[Sequence[Goal], Partition], Offers]  # how others' sums reach it
     growth: Growth
     penalty: Penalty
     bins: Bins
     codes: Array
     columns_in_all: int
     seed: int
-    asked: Mapping[str, tuple[int, int]]  # columns and codes of feature holders that have any
 
     def __post_init__(self) -> None:
         self.candidates = Candidates.of(self.bins)
@@ -104,6 +97,7 @@ class _GrowingTrees:
         rows = len(holder.codes)
         self.trees = [Tree() for _ in goals]
         self._partition = Partition(rows, len(goals))
+        self._offers = holder.offers(goals, self._partition)
         self._depth = {Node(tree, 0): 0 for tree in range(len(goals))}
         self._totals = {Node(at, 0): goal.values.sum(axis=0) for at, goal in enumerate(goals)}
         self._open: dict[Node, _Best] = {}
@@ -121,11 +115,11 @@ class _GrowingTrees:
         more = bool(wanted)
         while more:
             here = self._channel.within(f"level {level}")
-            self._announce(here, len(wanted))
+            self._offers.announce(here, len(wanted), len(sums))
             if wanted:
-                self._send_gradients(here, sums, level)
+                others = self._offers.collect(here, level, sums, wanted)
                 self._sum_own(sums)
-                self._judge(wanted, [self._own_offers(wanted), *self._read_offers(here, wanted)])
+                self._judge(wanted, [self._own_offers(wanted), *others])
             cuts = self._split(here, self._choose_nodes())
             wanted = self._find_next(cuts)
             sums = plan_sums(self._partition, cuts, frozenset(wanted))
@@ -133,12 +127,7 @@ class _GrowingTrees:
             self._tell(here, cuts, wanted, more)
             self._forget(cuts)
             level += 1
-        self._announce(self._channel.within(f"level {level}"), NO_MORE)
-
-    def _announce(self, channel: Channel, nodes: int) -> None:
-        """Tell the key holder how many nodes it will see sums of."""
-        if self._others and self._holder.secret is None:
-            channel.send(self._holder.roles.key_holder, "nodes", nodes)
+        self._offers.announce(self._channel.within(f"level {level}"), NO_MORE)
 
     def _leaves_wait(self, cuts: list[Cut]) -> bool:
         """Leaf by leaf: whether a leaf judged before can still be split, if no new one can."""
@@ -164,34 +153,14 @@ class _GrowingTrees:
 
     # ---- sums -----------------------------------------------------------------------------------
 
-    def _send_gradients(self, channel: Channel, sums: list[Sum], level: int) -> None:
-        packing = self._growth.packing
-        if not self._others or (level and packing != "node"):
-            return
-        bound = row_bound(len(self._holder.codes))
-        parts = [self._goals[one.node.tree].values for one in sums]
-        if packing == "node":
-            rows = [self._partition.rows(one.node) for one in sums]
-            parts = [values[at] for values, at in zip(parts, rows, strict=True)]
-        elif packing == "level":
-            parts = [np.concatenate(parts)]
-        arrays = []
-        for part in parts:
-            encrypted = self._holder.key.encrypt(fold(part, FOLD_BITS), use="sum_by", bound=bound)
-            arrays.append(encrypted.to_wire(bound=bound).payload)
-        for party in self._others:
-            channel.send(party, "gradients", Ciphertext(arrays))
-
     def _sum_own(self, sums: list[Sum]) -> None:
         """Histograms of one's own columns: of the smaller child, and of the other by difference."""
         rows = [self._partition.rows(one.node) for one in sums]
         three = self._holder.histograms.sums(rows, [self._counted[one.node.tree] for one in sums])
         for one, summed in zip(sums, three, strict=True):
-            self._sums[one.node] = summed
-            if one.parent is not None and one.sibling is not None:
-                self._sums[one.sibling] = self._sums[one.parent] - summed
+            note_sums(self._sums, one, summed)
 
-    def _own_offers(self, wanted: list[Node]) -> list[_Offer]:
+    def _own_offers(self, wanted: list[Node]) -> list[Offer]:
         """Own candidates of each node: the sums on their left, and which candidates they are."""
         holder, each = self._holder, self._holder.candidates
         sums = np.stack([self._sums[node] for node in wanted])
@@ -206,43 +175,9 @@ class _GrowingTrees:
             offers.append((left[at, places], places))
         return offers
 
-    def _read_offers(self, channel: Channel, wanted: list[Node]) -> list[list[_Offer]]:
-        """The same of every feature holder; its candidates are only numbered."""
-        nothing = [(np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64))] * len(wanted)
-        return [
-            self._read_offers_of(party, channel, wanted) if party in self._holder.asked else nothing
-            for party in self._others
-        ]
-
-    def _read_offers_of(self, party: str, channel: Channel, wanted: list[Node]) -> list[_Offer]:
-        holder = self._holder
-        declared = self._growth.requests(len(wanted), *holder.asked[party])
-        masks, shown = _read_masks(channel.receive(party, "masks"), party, declared, len(wanted))
-        if holder.secret is None:
-            opener = holder.roles.key_holder
-            opened = channel.within(party).receive(opener, "opened")
-            answers = _read_list(opened.payload, opener, len(declared))
-        else:
-            came = channel.receive(party, "histograms").payload
-            requests = _read_list(came, party, len(declared))
-            answers = [
-                holder.secret.open(Ciphertext(one), shape).payload
-                for one, shape in zip(requests, declared, strict=True)
-            ]
-        folded = np.concatenate(
-            [
-                holder.key.load_mask(Masked(mask)).remove(Masked(answer))
-                for mask, answer in zip(masks, answers, strict=True)
-            ]
-        )
-        if len(folded) != shown.sum():
-            raise ProtocolError(f"Party {party!r} shows other sums than it says.", party)
-        each = np.split(unfold(folded, 2, FOLD_BITS), np.cumsum(shown)[:-1])
-        return [(sums, np.arange(len(sums))) for sums in each]
-
     # ---- splits ---------------------------------------------------------------------------------
 
-    def _judge(self, wanted: list[Node], offers: Sequence[Sequence[_Offer]]) -> None:
+    def _judge(self, wanted: list[Node], offers: Sequence[Sequence[Offer]]) -> None:
         """The best split of each wanted node; between parties the first in order wins a tie."""
         nodes, parties = len(wanted), len(offers)
         # Node by node and party by party, so that the candidates of each pair lie together.
@@ -366,25 +301,5 @@ class _GrowingTrees:
         self._open = {node: best for node, best in self._open.items() if node not in split}
         if self._growth.max_leaves is None:
             self._open = {}  # a level is split whole; what is left of it stays a leaf
-        live = split | set(self._partition.leaves())
-        self._sums = {node: sums for node, sums in self._sums.items() if node in live}
-
-
-def _read_masks(
-    value: Masked, party: str, declared: list[tuple[int, int]], nodes: int
-) -> tuple[list[Any], Array]:
-    """The masks of all requests, and how many candidates of each node they uncover."""
-    content = value.payload if isinstance(value.payload, dict) else {}
-    shown = expect_array(
-        content.get("shown"), sender=party, name="masks", holds="integer", shape=(nodes,)
-    )
-    if (shown < 0).any():
-        raise ProtocolError(f"Party {party!r} shows a negative number of sums.", party)
-    return _read_list(content.get("masks"), party, len(declared)), shown
-
-
-def _read_list(value: Any, sender: str, count: int) -> list[Any]:
-    """The parts of a message, as many as were asked for."""
-    if not isinstance(value, list) or len(value) != count:
-        raise ProtocolError(f"Party {sender!r} did not answer {count} requests.", sender)
-    return value
+        self._sums = keep_live(self._sums, self._partition, cuts)
+        self._offers.forget(cuts)

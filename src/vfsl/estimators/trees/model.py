@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -11,13 +12,16 @@ import pandas as pd
 
 from vfsl.channel import Channel
 from vfsl.crypto import SCHEMES
+from vfsl.crypto.shares import Session
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator
 from vfsl.estimators.exchange import send_fresh_key
-from vfsl.estimators.trees import scoring
+from vfsl.estimators.shared import fit as shared_fit
+from vfsl.estimators.trees import scoring, shared_scoring
 from vfsl.estimators.trees.binning import MOST_BINS, Bins
 from vfsl.estimators.trees.feature_holder import open_for_label_holder
 from vfsl.estimators.trees.protocol import DISCLOSURES, LEAST_ROWS, Growth, choose_packing
+from vfsl.estimators.trees.shared_sums import deal_sums, join_pairs
 from vfsl.estimators.trees.splits import Rule
 from vfsl.estimators.trees.training import (
     Label,
@@ -53,7 +57,6 @@ class TreeModel(Estimator):
 
     knows_training_scores = True  # all rows are followed to their leaves while the trees grow
     keeps_checkpoints = True
-    scores_need_key_holder = False
     class_scores_are: ClassVar[Literal["logit", "probability"]] = "logit"
 
     n_estimators: int = param(
@@ -83,12 +86,13 @@ class TreeModel(Estimator):
     packing: Literal["auto", "tree", "node", "level"] = param(
         "auto",
         "How gradients are encrypted and summed: once per tree, again for the nodes of each level, "
-        "or once for all trees that grow together; 'auto' takes what suits the scheme. Trees are "
-        "the same.",
+        "or once for all trees that grow together; 'auto' takes what suits the scheme. On shares "
+        "nothing is packed. Trees are the same.",
     )
     keys: Literal["key-holder", "label-holder"] = param(
         "key-holder",
-        "Who holds the secret key. With 'label-holder' no third party is needed.",
+        "Who holds the secret key. With 'label-holder' no third party is needed, and predictions "
+        "show the label holder the sides that new rows take.",
     )
 
     # ---- declared facts -------------------------------------------------------------------------
@@ -105,17 +109,21 @@ class TreeModel(Estimator):
     def needs_key_holder(self) -> bool:
         return self.keys == "key-holder"
 
+    @property
+    def scores_need_key_holder(self) -> bool:
+        return self.keys == "key-holder"
+
     def work(self, feature_holders: int, weighted: bool = False) -> str:
         return "trees" if self.needs_key_holder else "trees without a key holder"
 
     def rounds_planned(self) -> int:
         return self.n_estimators
 
-    def asks(self) -> tuple[Ask, ...]:
+    def asks(self, scheme: str = "auto") -> tuple[Ask, ...]:
         return (("disclosure", "tree partitions"),)
 
     def numbers_per_row(self) -> int:
-        return 0  # sides of rows are shown, and counted as what they say of binned columns
+        return 0  # training shows sides of rows, counted as what they say of binned columns
 
     # ---- what people ask of a fitted model ------------------------------------------------------
 
@@ -194,10 +202,29 @@ class TreeModel(Estimator):
         channel = channel.within(self.name, DISCLOSURES)
         growth = self._growth(roles)
         if channel.me == roles.key_holder:
-            open_for_label_holder(channel, roles, growth, send_fresh_key(channel, roles))
+            if growth.on_shares:
+                deal_sums(channel, roles, rng)
+            else:
+                open_for_label_holder(channel, roles, growth, send_fresh_key(channel, roles))
             return None
         if part is None:
             raise ConfigError(f"Party {channel.me!r} needs a part of the data to train on.")
+        if not growth.on_shares:
+            return self._train_part(channel, part, roles, growth, rng, kept, {})
+        with join_pairs(channel, roles, rng) as sessions:
+            return self._train_part(channel, part, roles, growth, rng, kept, sessions)
+
+    def _train_part(
+        self,
+        channel: Channel,
+        part: Part,
+        roles: Roles,
+        growth: Growth,
+        rng: np.random.Generator | None,
+        kept: Checkpoints,
+        sessions: Mapping[str, Session],
+    ) -> ModelShare:
+        """A data holder's side; ``sessions`` are those in which sums are shared."""
         table = part.table.take(part.rows)
         bins = Bins.fit(table, self.max_bins, self.categories)
         codes = bins.transform(table)
@@ -205,14 +232,16 @@ class TreeModel(Estimator):
         facts = {"model": self.name, "format": FORMAT} | settings_of(self)
         kept = kept.within("rounds", facts, codes, part.target, part.weights)
         if channel.me != roles.label_holder:
-            state = train_feature_holder(channel, roles, growth, bins, codes, kept)
+            state = train_feature_holder(channel, roles, growth, bins, codes, kept, sessions)
             return ModelShare(channel.me, self.name, state, seen=seen)
         if rng is None:
             raise ConfigError(f"Party {channel.me!r} holds the label and needs an rng to train.")
         seeds = draw_seeds(kept, rng)
         label = read_label(channel.me, part, self.task)
         strategy = self._strategy(label, np.random.default_rng([seeds[1], 0, 0]))
-        ensemble = train_label_holder(channel, roles, growth, bins, codes, kept, strategy, seeds)
+        ensemble = train_label_holder(
+            channel, roles, growth, bins, codes, kept, strategy, seeds, sessions
+        )
         return ModelShare(
             channel.me,
             self.name,
@@ -226,18 +255,46 @@ class TreeModel(Estimator):
     def score_rows(
         self, channel: Channel, part: Part | None, share: ModelShare | None, *, roles: Roles
     ) -> Array | None:
-        """One party's side of scoring: the scores, only at the label holder."""
-        channel = channel.within(self.name).within("score", scoring.DISCLOSURES)
-        if channel.me == roles.key_holder:
-            return None
-        if part is None or share is None:
+        """One party's side of scoring: the scores, only at the label holder.
+
+        With a key holder, who deals random words, nothing but the scores is opened. With
+        ``keys="label-holder"`` nobody can deal, and sides of rows are shown level by level.
+        """
+        channel = channel.within(self.name)
+        if channel.me != roles.key_holder and (part is None or share is None):
             raise ConfigError(f"Party {channel.me!r} needs data and its share of the model.")
+        if not roles.feature_holders or not self.scores_need_key_holder:
+            return self._score_by_sides(channel, part, share, roles)
+        with shared_fit.join(channel, roles, None, shared_scoring.DISCLOSURES) as session:
+            return self._score_on_shares(session, part, share, roles)
+
+    def _score_on_shares(
+        self, session: Session, part: Part | None, share: ModelShare | None, roles: Roles
+    ) -> Array | None:
+        if part is None or share is None:
+            shared_scoring.deal_scores(session, roles.label_holder)
+            return None
+        bins = Bins.from_dict(share.state["bins"])
+        own = bins, bins.transform(part.table.take(part.rows))
+        if session.me != roles.label_holder:
+            shared_scoring.answer_scores(session, roles.label_holder, own, rules_of(share))
+            return None
+        trees, outputs = trees_of(share), share.state["output"]
+        start = np.asarray(share.state["start"], dtype=np.float64)
+        return shared_scoring.lead_scores(session, own, trees, outputs, start)
+
+    def _score_by_sides(
+        self, channel: Channel, part: Part | None, share: ModelShare | None, roles: Roles
+    ) -> Array | None:
+        channel = channel.within("score", scoring.DISCLOSURES)
+        if part is None or share is None:
+            return None
         bins = Bins.from_dict(share.state["bins"])
         codes = bins.transform(part.table.take(part.rows))
         if channel.me != roles.label_holder:
             scoring.answer_sides(channel, roles, bins, codes, rules_of(share))
             return None
-        trees = [Tree.from_dict(tree) for tree in share.state["trees"]]
+        trees = trees_of(share)
         leaf = scoring.find_leaves(channel, roles, bins, codes, trees)
         start = np.asarray(share.state["start"], dtype=np.float64)
         scores = np.tile(start, (len(codes), 1))
@@ -260,7 +317,13 @@ class TreeModel(Estimator):
             if self.packing == "auto"
             else self.packing,
             keys=self.keys,
+            on_shares=roles.scheme == "shares",
         )
+
+
+def trees_of(share: ModelShare) -> list[Tree]:
+    """The label holder's trees."""
+    return [Tree.from_dict(tree) for tree in share.state["trees"]]
 
 
 def rules_of(share: ModelShare) -> dict[Node, Rule]:

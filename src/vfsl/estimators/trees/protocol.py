@@ -33,6 +33,7 @@ DISCLOSURES: Disclosures = {
     ),
     "trees": Disclosure(int, "how many trees are grown together next"),
     "nodes": Disclosure(int, "how many nodes are looked at next"),
+    "sums": Disclosure(int, "for how many of them rows are summed"),
     "gradients": Disclosure(Ciphertext, _NOTHING),
     "histograms": Disclosure(Ciphertext, "uniformly masked sums"),
     "masks": Disclosure(
@@ -81,6 +82,9 @@ class Growth:
         Fewest rows of every bin and side, at least ten.
     packing : {"tree", "node", "level"}
     keys : {"key-holder", "label-holder"}
+    on_shares : bool
+        Whether sums are formed in shares of the data holders; then nothing is packed, and the key
+        holder deals.
     """
 
     max_depth: int
@@ -90,6 +94,13 @@ class Growth:
     least_rows: int = LEAST_ROWS
     packing: str = "tree"
     keys: str = "key-holder"
+    on_shares: bool = False
+
+    def count_sums(self, rows: int) -> int:
+        """For how many nodes of a tree rows are summed, at most: the root, one child per split."""
+        by_depth = 1 << max(self.max_depth - 1, 0)
+        by_rows = max(rows // (2 * self.least_rows), 1)
+        return min(by_depth, by_rows, self.max_leaves or by_depth)
 
     def secret_holder(self, roles: Roles) -> str:
         """Who holds the secret key."""

@@ -1,4 +1,6 @@
-"""Scores of new rows by trees: rows go down level by level, and only sides that matter are asked.
+"""Scores of new rows where no key holder takes part: level by level, asking for sides that matter.
+
+With a key holder, which can deal random words, nobody learns sides: see shared_scoring.py.
 
 Holds   the label holder: shapes, leaf values and its own splits; a feature holder: its own splits.
 Learns  the label holder: the score of each row, and its side at each split of another party that

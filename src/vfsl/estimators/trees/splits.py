@@ -239,7 +239,7 @@ def quantise(g: Floats, h: Floats, rows: int) -> tuple[Integers, Scale]:
 
     The step follows the largest value, so small gradients keep their digits in late trees.
     """
-    most = ((1 << (FOLD_BITS - 1)) - 1) // rows
+    most = row_limit(rows)
     g_scale, h_scale = (most / max(float(np.abs(x).max(initial=0.0)), 1e-300) for x in (g, h))
     scale = Scale(min(g_scale, 2.0**60), min(h_scale, 2.0**60))
     # Rounding must not pass the bound.
@@ -247,7 +247,12 @@ def quantise(g: Floats, h: Floats, rows: int) -> tuple[Integers, Scale]:
     return np.clip(values, -most, most).astype(np.int64), scale
 
 
+def row_limit(rows: int) -> int:
+    """The public bound of g and of h as integers."""
+    return ((1 << (FOLD_BITS - 1)) - 1) // rows
+
+
 def row_bound(rows: int) -> int:
     """The public bound of a folded (g, h)."""
-    most = ((1 << (FOLD_BITS - 1)) - 1) // rows
+    most = row_limit(rows)
     return most + (most << FOLD_BITS)

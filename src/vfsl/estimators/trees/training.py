@@ -7,14 +7,16 @@ What a round is to fit, which values its leaves get and when to stop is the labe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.crypto import PublicKey, SecretKey, make_scheme
+from vfsl.crypto.shares import Session
 from vfsl.draws import draw_announced_seed, draw_private_seed
 from vfsl.errors import DataError
 from vfsl.estimators.base import find_labelled, scale_weights
@@ -22,6 +24,7 @@ from vfsl.estimators.exchange import receive_count
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.feature_holder import FeatureHolder
 from vfsl.estimators.trees.label_holder import LabelHolder
+from vfsl.estimators.trees.offers import EncryptedOffers, Offers, SharedOffers
 from vfsl.estimators.trees.protocol import (
     MOST_COLUMNS,
     MOST_ROUNDS,
@@ -29,8 +32,9 @@ from vfsl.estimators.trees.protocol import (
     Growth,
     release_binned,
 )
-from vfsl.estimators.trees.splits import Penalty, quantise
-from vfsl.estimators.trees.tree import LEAF, Goal, Tree
+from vfsl.estimators.trees.shared_sums import PairSums
+from vfsl.estimators.trees.splits import Candidates, Penalty, quantise
+from vfsl.estimators.trees.tree import LEAF, Goal, Partition, Tree
 from vfsl.parts import Part, Roles
 from vfsl.store import Checkpoints
 from vfsl.values import Array, Floats
@@ -177,6 +181,11 @@ class Strategy(ABC):
     def models(self) -> int:
         return int(self.weights.shape[1])
 
+    @property
+    def trees_planned(self) -> int:
+        """How many trees there will be, if nothing ends the training before."""
+        return self.rounds * self.models * self.objective.outputs
+
     def begin(self, kept: Checkpoints, done: int) -> Ensemble:
         """The state after ``done`` rounds of an earlier attempt."""
         start = self.objective.start(self._training_weights())
@@ -271,15 +280,29 @@ def draw_seeds(kept: Checkpoints, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def train_feature_holder(
-    channel: Channel, roles: Roles, growth: Growth, bins: Bins, codes: Array, kept: Checkpoints
+    channel: Channel,
+    roles: Roles,
+    growth: Growth,
+    bins: Bins,
+    codes: Array,
+    kept: Checkpoints,
+    sessions: Mapping[str, Session],
 ) -> dict[str, Any]:
-    """Take part in all rounds; the state of one's own share."""
-    leader, secret_holder = roles.label_holder, growth.secret_holder(roles)
-    public = channel.receive(secret_holder, "public key")
-    key = make_scheme(roles.scheme, roles.security).load_public(public)
-    size = np.array([codes.shape[1], bins.width], dtype=np.int64)
-    for party in dict.fromkeys((leader, secret_holder)):
-        channel.send(party, "columns", size)
+    """Take part in all rounds; the state of one's own share.
+
+    ``sessions`` has the one with the label holder, where sums are shared.
+    """
+    leader, key, pair = roles.label_holder, None, None
+    if growth.on_shares:
+        candidates = Candidates.of(bins)
+        pair = PairSums.begin(sessions[channel.me], codes=codes, candidates=candidates)
+    else:
+        secret_holder = growth.secret_holder(roles)
+        public = channel.receive(secret_holder, "public key")
+        key = make_scheme(roles.scheme, roles.security).load_public(public)
+        size = np.array([codes.shape[1], bins.width], dtype=np.int64)
+        for party in dict.fromkeys((leader, secret_holder)):
+            channel.send(party, "columns", size)
     channel.send(leader, "finished", count_finished(kept))
     setup = channel.receive(leader, "setup")
     offset, in_all, seed, done, grown = (
@@ -289,7 +312,7 @@ def train_feature_holder(
     for party in roles.data_holders:
         if party != channel.me:
             release_binned(channel, party, codes, bins.width)
-    holder = FeatureHolder(channel, roles, key, growth, bins, codes, offset, in_all, seed)
+    holder = FeatureHolder(channel, roles, key, growth, bins, codes, offset, in_all, seed, pair)
     rounds = [kept.load(f"round-{number}") for number in range(done)]
     while trees := receive_count(channel, leader, "trees", 0, MOST_TREES):
         rules, divided = holder.grow(len(rounds) - done, trees, grown)
@@ -315,30 +338,32 @@ def train_label_holder(
     kept: Checkpoints,
     strategy: Strategy,
     seeds: tuple[int, int],
+    sessions: Mapping[str, Session],
 ) -> Ensemble:
     """Lead all rounds, from the last one that every data holder has finished.
 
-    ``seeds`` are for columns, which everybody learns, and for rows, which nobody else may know.
+    ``seeds`` are for columns, which everybody learns, and for rows, which nobody else may know;
+    ``sessions`` are those with feature holders, where sums are shared.
     """
     others = roles.feature_holders
-    key, secret = _agree_on_keys(channel, roles, growth)
-    sizes = {party: _receive_size(channel, party) for party in others}
+    columns_of, offers, third = _begin_offers(
+        channel, roles, growth, len(codes), strategy, sessions
+    )
     finished = [receive_count(channel, party, "finished", 0, MOST_ROUNDS) for party in others]
     done = min([count_finished(kept), *finished])
     seed, draws = seeds
     ensemble = strategy.begin(kept, done)
     offset = codes.shape[1]
-    columns = offset + sum(size[0] for size in sizes.values())
+    columns = offset + sum(columns_of.values())
     for party in others:
         release_binned(channel, party, codes, bins.width)
         setup = {"offset": offset, "columns": columns, "seed": seed, "finished": done}
         channel.send(party, "setup", setup | {"trees": ensemble.trees_grown})
-        offset += sizes[party][0]
-    asked = {party: size for party, size in sizes.items() if size[0]}
+        offset += columns_of[party]
     holder = LabelHolder(
-        channel, roles, key, secret, growth, strategy.penalty, bins, codes, columns, seed, asked
+        channel, roles, offers, growth, strategy.penalty, bins, codes, columns, seed
     )
-    told = (*others, roles.key_holder) if others and secret is None else others
+    told = (*others, *third)
     while ensemble.stop_reason is None:
         number = len(ensemble.rounds)
         goals = strategy.set_goals(ensemble, number, np.random.default_rng([draws, 1, number]))
@@ -381,6 +406,43 @@ def label_state(
         "oob": strategy.oob_score(),
         **label.facts,
     }
+
+
+_MakeOffers = Callable[[Sequence[Goal], Partition], Offers]
+
+
+def _begin_offers(
+    channel: Channel,
+    roles: Roles,
+    growth: Growth,
+    rows: int,
+    strategy: Strategy,
+    sessions: Mapping[str, Session],
+) -> tuple[dict[str, int], _MakeOffers, tuple[str, ...]]:
+    """How many columns others have, how their sums will come, and the third party that helps."""
+    if growth.on_shares and roles.feature_holders:
+        planned = 2 * strategy.trees_planned * growth.count_sums(rows)
+        pairs = {
+            party: PairSums.begin(session, rows=rows, plain_columns=planned)
+            for party, session in sessions.items()
+        }
+        shared = partial(SharedOffers, roles=roles, pairs=list(pairs.values()))
+        return {party: pair.columns for party, pair in pairs.items()}, shared, (roles.key_holder,)
+    if growth.on_shares:
+        return {}, partial(SharedOffers, roles=roles, pairs=[]), ()
+    key, secret = _agree_on_keys(channel, roles, growth)
+    sizes = {party: _receive_size(channel, party) for party in roles.feature_holders}
+    encrypted = partial(
+        EncryptedOffers,
+        roles=roles,
+        growth=growth,
+        key=key,
+        secret=secret,
+        asked={party: size for party, size in sizes.items() if size[0]},
+        rows=rows,
+    )
+    third = (roles.key_holder,) if roles.feature_holders and secret is None else ()
+    return {party: size[0] for party, size in sizes.items()}, encrypted, third
 
 
 def _agree_on_keys(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from vfsl.errors import ProtocolError
 from vfsl.estimators.trees.splits import Rule, Scale
@@ -134,6 +135,25 @@ def plan_sums(partition: Partition, cuts: Sequence[Cut], wanted: frozenset[Node]
         small, large = partition.smaller_first(cut)
         sums.append(Sum(small, cut.parent, large if large in wanted else None))
     return sums
+
+
+Kept = TypeVar("Kept")
+Summed = TypeVar("Summed", bound=npt.NDArray[Any])
+
+
+def note_sums(sums: dict[Node, Summed], one: Sum, summed: Summed) -> None:
+    """Keep the sums of a node, and of its sibling what is left of the parent's."""
+    sums[one.node] = summed
+    if one.parent is not None and one.sibling is not None:
+        sums[one.sibling] = sums[one.parent] - summed
+
+
+def keep_live(
+    sums: dict[Node, Kept], partition: Partition, cuts: Sequence[Cut]
+) -> dict[Node, Kept]:
+    """Those of open nodes, and of split ones: these serve once more, for the next siblings."""
+    live = {cut.parent for cut in cuts} | set(partition.leaves())
+    return {node: each for node, each in sums.items() if node in live}
 
 
 def pack_sides(sides: Sequence[Array]) -> Array:

@@ -1,0 +1,96 @@
+"""Comparing public numbers with numbers that only the dealer knows, and ands of shared bits.
+
+Holds, learns: as in session.py. Bits are shared so that their pieces add up without carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from vfsl.crypto.session import Exchange, no_bits
+from vfsl.crypto.words import Bits, Words, lowest
+
+_DIGITS = (4, 16)  # numbers are cut into so many digits, by their length
+_SHORT = 24  # bits up to which 4 digits are enough: their tables have 64 entries at most
+
+
+def compare(session: Exchange, shown: Words, hidden: Callable[[], Words], length: int) -> Bits:
+    """Pieces of the bits: whether public numbers of ``length`` bits are below the dealer's.
+
+    Both are cut into digits. The dealer deals, for each digit and each value that it could have on
+    the public side, whether it is smaller and whether it is equal; ands do the rest.
+    """
+    digits = _DIGITS[0] if length <= _SHORT else _DIGITS[1]
+    base = -(-length // digits)
+    values, shape = np.arange(1 << base, dtype=np.uint64), shown.shape
+
+    def cut(numbers: Words) -> Words:
+        parts = [(numbers >> np.uint64(base * i)) & lowest(base) for i in range(digits)]
+        return np.stack(parts)
+
+    def look_up(how: Callable[..., Any]) -> Bits:
+        table = session.deal_bits(
+            (digits, *shape, 1 << base), lambda: how(values, cut(hidden())[..., None])
+        )
+        if not session.holds:
+            return no_bits((digits, *shape))
+        at = cut(shown)[..., None].astype(np.int64)
+        return np.take_along_axis(table, at, -1)[..., 0]
+
+    smaller, equal = look_up(np.less), look_up(np.equal)
+    while len(smaller) > 1:
+        smaller, equal = _join_digits(session, smaller, equal)
+    return np.asarray(smaller[0])
+
+
+def _join_digits(session: Exchange, smaller: Bits, equal: Bits) -> tuple[Bits, Bits]:
+    """Comparisons of four digits each, the lowest first, from those of single digits."""
+    shape = smaller.shape[1:]
+    s = smaller.reshape(len(smaller) // 4, 4, *shape).swapaxes(0, 1)
+    e = equal.reshape(len(equal) // 4, 4, *shape).swapaxes(0, 1)
+    one = np.full(s[0].shape, session.leads, dtype=np.uint8)
+    gates = [(e[3], s[2], one, one), (e[3], e[2], s[1], one), (e[3], e[2], e[1], s[0])]
+    if len(s[0]) > 1:
+        gates.append((e[3], e[2], e[1], e[0]))
+    made = multiply_bits(session, np.stack([np.stack(one) for one in zip(*gates, strict=True)]))
+    return s[3] ^ made[0] ^ made[1] ^ made[2], made[-1]
+
+
+def multiply_bits(session: Exchange, bits: Bits) -> Bits:
+    """Shared bits multiplied along the first axis, of length 4, in one round.
+
+    Each bit is opened with a mask, b = m + a, and the dealer deals all products of masks.
+    """
+    shape, places = bits.shape[1:], range(len(bits))
+    mask = session.draw_bits(bits.shape)
+    groups = [group for size in (2, 3, 4) for group in combinations(places, size)]
+
+    def multiply_masks() -> Bits:
+        masks = mask.parity
+        return np.stack([reduce(np.bitwise_and, masks[list(group)]) for group in groups])
+
+    dealt = session.deal_bits((len(groups), *shape), multiply_masks)
+    if not session.holds:
+        return no_bits(shape)
+    shown = session.reveal_bits(bits, mask)
+    pieces = dict(zip(groups, dealt, strict=True))
+    pieces |= {(place,): mask.own[place] for place in places}
+    product = reduce(np.bitwise_and, shown) * np.uint8(session.leads)
+    for group, piece in pieces.items():
+        rest = [shown[place] for place in places if place not in group]
+        product = product ^ reduce(np.bitwise_and, rest, piece)
+    return np.asarray(product)
+
+
+def to_numbers(session: Exchange, bits: Bits) -> Words:
+    """Pieces of the numbers 0 and 1 from pieces of bits."""
+    mask = session.draw_bits(bits.shape)
+    words = session.deal(bits.shape, lambda: mask.parity.astype(np.uint64))
+    shown = session.reveal_bits(bits, mask).astype(np.uint64)
+    piece = (np.uint64(1) - np.uint64(2) * shown) * words
+    return piece + shown if session.leads else piece

@@ -1,0 +1,188 @@
+"""The table of a logistic regression on shares, and the inverses of its curvatures.
+
+Holds, learns: as in logistic.py; nothing is opened here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from vfsl.crypto.shares import Private, Session, Shared, concatenate
+from vfsl.crypto.together import Cut, cut_all
+from vfsl.estimators.shared.curvature import (
+    CELL_BITS,
+    FIRST_STEP,
+    MATRIX_BITS,
+    MOST_STEPS,
+    Whitened,
+    invert,
+    plan_inverse,
+    weigh_gram,
+    whiten,
+)
+from vfsl.estimators.shared.logistic_plan import WEIGHT_BITS, LogisticPlan
+from vfsl.estimators.shared.softmax import find_lean
+from vfsl.values import Floats, Integers
+
+_CURVATURE_BITS = 25  # more than an inverse: it is multiplied by one with large eigenvalues
+_FIRST_FLOOR = 1 / 64  # smaller eigenvalues of the bound are left to later inverses
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What the fit multiplies with, at one party."""
+
+    session: Session
+    plan: LogisticPlan
+    own: Mapping[str, Whitened | None]
+    cells: Mapping[str, Private]
+    penalties: Mapping[str, Private]
+    target: Shared  # weight · (label − ½), as residuals
+    row_weights: Private | None
+    weight_sum: Shared  # of all rows and problems, with the bits of row weights
+    aim: Shared  # weight · (label − lean), as residuals: what the loss takes off per score
+
+
+def enter_table(
+    session: Session,
+    columns: Mapping[str, Floats | None],
+    label: Floats | None,
+    weights: Floats | None,
+    plan: LogisticPlan,
+) -> Table:
+    """Whiten one's own columns; all columns cross, masked."""
+    own: dict[str, Whitened | None] = {}
+    cells, penalties = {}, {}
+    scale = plan.rows * 2.0 ** (CELL_BITS + plan.residual_bits - WEIGHT_BITS)
+    for party, count in plan.columns.items():
+        mine = columns.get(party)
+        if mine is not None:
+            penalty = np.full(count, plan.l2)
+            penalty[-1] = 0.0 if party == plan.label_holder else plan.l2
+            own[party] = whiten(np.asarray(mine, dtype=np.float64), penalty)
+        found = own.setdefault(party, None)
+        z, costs = (None, None) if found is None else (found.cells, _round(found.penalty * scale))
+        cells[party] = session.private(party, z, (plan.rows, count), width=plan.width)
+        penalties[party] = session.private(party, costs, (count, count), width=plan.width)
+    shape, holder = (plan.rows, plan.outputs), plan.label_holder
+    target = row_weights = total = aim = None
+    if label is not None:
+        row_weights = np.ones(shape, dtype=np.int64)
+        if weights is not None:
+            whole = _round(weights * 2.0**plan.row_weight_bits)
+            row_weights = np.array(np.broadcast_to(whole.reshape(plan.rows, -1), shape))
+        sides = np.asarray(label).reshape(shape) - 0.5
+        target = _round(sides * row_weights * 2.0 ** (plan.residual_bits - plan.row_weight_bits))
+        total = row_weights[:, : plan.problems].sum(keepdims=True).reshape(1)
+        lean = find_lean(plan.outputs) if plan.softmax else np.full(plan.outputs, 0.5)
+        unit = 2.0 ** (plan.residual_bits - plan.row_weight_bits)
+        aim = _round((sides + 0.5 - lean) * row_weights * unit)
+    return Table(
+        session,
+        plan,
+        own,
+        cells,
+        penalties,
+        session.share(holder, target, shape, width=plan.width),
+        None
+        if plan.peak is None
+        else session.private(holder, row_weights, shape, width=plan.width),
+        session.share(holder, total, (1,)),
+        session.share(holder, aim, shape, width=plan.width),
+    )
+
+
+def _round(numbers: Floats) -> Integers:
+    return np.rint(numbers).astype(np.int64)
+
+
+# ---- inverses ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """The inverse of a bound of all curvatures; and it times the first step of a later inverse."""
+
+    inverse: Shared
+    start: Shared
+
+    @classmethod
+    def shorten(cls, longer: Shared, spread: int) -> Bound:
+        """From what `invert` gives; other curvatures may be 2^spread times the bound."""
+        both = concatenate([((8 << spread) * longer)[None], (FIRST_STEP * longer)[None]])
+        short = both.truncate(MATRIX_BITS + 3 + spread)
+        return cls(short[0], short[1])
+
+
+def invert_bound(table: Table) -> tuple[Bound, Shared, Shared]:
+    """The inverse of ¼ Xᵀ X + penalty in whitened columns; Xᵀ target, Xᵀ aim; all over 2^size."""
+    session, plan = table.session, table.plan
+    parties, total = list(plan.columns), plan.total
+    share = (len(parties) - 1).bit_length()  # the bound's eigenvalues are at most 2^share
+    first = FIRST_STEP / 8 / 2**share
+    pairs = [(p, q) for i, p in enumerate(parties) for q in parties[i + 1 :]]
+    raw = [FIRST_STEP * (table.cells[p].T @ table.cells[q]) for p, q in pairs]
+    both = concatenate([table.target, table.aim], axis=1)
+    right = concatenate(session.products([(table.cells[p].T, both) for p in parties]))
+    shift = 2 * CELL_BITS + 2 + plan.size + 3 + share - MATRIX_BITS
+    *crossed, right = cut_all(
+        [Cut.truncate(block, shift) for block in raw]
+        + [Cut.truncate(right.limit(plan.gradient_bound), plan.gradient_shift)]
+    )
+    blocks = {pair: block for pair, block in zip(pairs, crossed, strict=True)}
+    blocks |= {(q, p): block.T for (p, q), block in blocks.items()}
+    for party, count in plan.columns.items():
+        mine, own = table.own[party], None
+        if mine is not None:
+            real = mine.cells / 2.0**CELL_BITS
+            curvature = real.T @ real / 4 + plan.rows * mine.penalty
+            own = _round(curvature * first * 2.0 ** (MATRIX_BITS - plan.size))
+        blocks[party, party] = session.share(party, own, (count, count))
+    rows = [concatenate([blocks[p, q] for q in parties], axis=1) for p in parties]
+    product = concatenate(rows).reshape(1, total, total)
+    one = round(first * 2**MATRIX_BITS) * np.eye(total, dtype=np.int64)
+    start = session.zeros(product.shape) + one
+    longer = invert(product, start, plan_inverse(_FIRST_FLOOR))
+    bound = Bound.shorten(longer, plan.spread)
+    return bound, right[:, : plan.outputs], right[:, plan.outputs :]
+
+
+def weigh_bound(table: Table, bound: Bound) -> Bound:
+    """The bound of all weighted curvatures: that at 0, where every slope is ¼."""
+    plan, holder = table.plan, table.plan.label_holder
+    own = None
+    if table.row_weights is not None and table.session.has(holder):
+        own = table.row_weights.own.view(np.int64)
+    known = table.session.share(holder, own, (plan.rows, plan.outputs), width=plan.width)
+    slopes = (1 << (plan.slope_bits - plan.row_weight_bits - 2)) * known
+    # Most rows have weights around 1, so most directions a curvature of 2^-peak of the bound's.
+    return Bound.shorten(_curve(table, bound, slopes, 0.25 / 2**plan.spread, plan.spread), 0)
+
+
+def _curve(table: Table, bound: Bound, slopes: Shared, floor: float, spread: int = 0) -> Shared:
+    """Inverses of Xᵀ diag(slopes) X + penalty, over 2^size, one per output, not yet shortened."""
+    session, plan = table.session, table.plan
+    gram = weigh_gram(list(table.cells.values()), slopes)
+    bits = 2 * CELL_BITS + plan.slope_bits
+    for party, place in plan.place().items():
+        mine, shape = table.own[party], (1, plan.total, plan.total)
+        own = None
+        if mine is not None:
+            own = np.zeros(shape, dtype=np.int64)
+            own[0, place, place] = np.rint(mine.penalty * plan.rows * 2.0**bits)
+        gram = gram + session.share(party, own, shape, width=plan.width)
+    gram = gram.limit(3 * plan.rows << (bits + plan.spread - 1))  # rounding is less than half
+    curvature = gram.truncate(bits + plan.size - _CURVATURE_BITS)
+    product = (FIRST_STEP * (bound.inverse @ curvature)).truncate(_CURVATURE_BITS + 3 + spread)
+    start = bound.start.map(lambda words: np.broadcast_to(words, product.shape))
+    most = MOST_STEPS if plan.peak is None else MOST_STEPS - 1
+    return invert(product, start, plan_inverse(floor, most))
+
+
+def invert_curvature(table: Table, bound: Bound, slopes: Shared, floor: float) -> Shared:
+    """The inverses at given slopes; eigenvalues down to ``floor`` of the bound's are exact."""
+    longer = _curve(table, bound, slopes, floor)
+    return (8 * longer).truncate(MATRIX_BITS + 3)
