@@ -139,7 +139,8 @@ def test_public_facts_repeat_no_private_draw(monkeypatch, rows, positives, secon
     replay = PrivateSeed.of_simulation("C", SEED).rng("vfpu")
     hits = attack(monkeypatch, rows, positives, from_system(), replay, seconds)
     chance = positives**2 / rows
-    assert hits <= chance + 3 * np.sqrt(chance)
+    # Guessing gets there less than once in 100,000 runs; the control below always does.
+    assert hits < min(chance + 5 * np.sqrt(chance), 0.8 * positives)
 
 
 @pytest.mark.parametrize(("rows", "positives", "seconds"), CASES)
