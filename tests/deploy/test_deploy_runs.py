@@ -1,12 +1,17 @@
 """A party's own folder of a run: attempts, states, checkpoints, results."""
 
+import os
+import subprocess
+import sys
+import time
+
 import pytest
 
-from vfsl.deploy.runs import Refused, RunFolder, all_runs
+from vfsl.deploy.runs import Refused, RunFolder, all_runs, identify_process
 from vfsl.deploy.submit import fetch_results, resume_run, status_lines, wait_for
 from vfsl.errors import ConfigError, PeerFailed, ProtocolError, StoreError, TimedOut
 from vfsl.record import StepRecord
-from vfsl.store import write_json
+from vfsl.store import read_json, write_json
 
 
 @pytest.fixture
@@ -94,3 +99,35 @@ def test_only_an_unfinished_run_of_this_party_can_go_on(tmp_path, kept):
     kept.note("finished", "x")
     with pytest.raises(ConfigError, match="has ended well"):
         resume_run(tmp_path, "run-1")
+
+
+def test_a_run_that_is_still_going_cannot_be_resumed(tmp_path, kept):
+    write_json(kept.path / "job.json", {"text": "", "hash": "", "attempt": 1})
+    before = (kept.path / "status.json").read_bytes()
+    with pytest.raises(ConfigError, match="still going"):
+        resume_run(tmp_path, "run-1")
+    assert (kept.path / "status.json").read_bytes() == before
+
+
+def test_a_run_whose_process_was_killed_is_interrupted(tmp_path, kept):
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        content = read_json(kept.path / "status.json")
+        written = content | {"process": identify_process(process.pid)}
+        write_json(kept.path / "status.json", written)
+        assert kept.status().state == "running"
+    finally:
+        process.kill()  # it is a zombie until it is waited for
+        wait_until_gone(process.pid)
+        assert kept.status().state == "interrupted"
+        process.communicate()
+    assert "--resume run-1" in wait_for(tmp_path, "run-1", 5).sentence
+    # Another process that has got the same number is not this run's.
+    write_json(kept.path / "status.json", content | {"process": [os.getpid(), 1.0]})
+    assert kept.status().state == "interrupted"
+
+
+def wait_until_gone(number):
+    deadline = time.monotonic() + 10
+    while identify_process(number) is not None and time.monotonic() < deadline:
+        time.sleep(0.01)

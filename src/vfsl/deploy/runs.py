@@ -10,9 +10,10 @@ runs/RUN/attempt.json   the last attempt; an older or repeated one is refused
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from vfsl.record import StepRecord
 from vfsl.store import Checkpoints, read_json, write_json
 
 RUNS = "runs"
-ENDED = ("finished", "failed", "refused")
+ENDED = ("finished", "failed", "refused", "interrupted")
+_SAME_START = 1.0  # seconds by which two readings of when a process began may differ
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Status:
     party: str | None  # who failed, where one did
     finished_steps: int
     time: str
+    process: tuple[int, float] | None = None  # of a running attempt: its number, when it began
 
 
 class RunFolder:
@@ -81,15 +84,30 @@ class RunFolder:
     def note(self, state: str, sentence: str, party: str | None = None) -> None:
         """Write down how the run stands; whoever looks sees the old or the new, never half."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        status = Status(self.name, self.attempt, state, sentence, party, self.finished, now)
+        process = identify_process(os.getpid()) if state == "running" else None
+        status = Status(
+            self.name, self.attempt, state, sentence, party, self.finished, now, process
+        )
         write_json(self.path / "status.json", asdict(status))
 
     def status(self) -> Status:
+        """How the run stands; a run whose process has gone without a word is interrupted."""
         content = read_json(self.path / "status.json")
         try:
-            return Status(**content)
+            status = Status(**content)
         except TypeError:
             raise StoreError(f"{self.path / 'status.json'} is damaged.") from None
+        if status.state == "running" and status.process is not None:
+            number, began = status.process
+            now = identify_process(number)
+            if now is None or abs(now[1] - began) > _SAME_START:
+                gone = (
+                    f"Its process on this machine has ended without a word. {status.sentence} "
+                    "To go on, the party that submitted it runs: vfsl deploy submit --resume "
+                    f"{self.name}"
+                )
+                return replace(status, state="interrupted", sentence=gone)
+        return status
 
     def fail(self, error: BaseException) -> None:
         """Note why an attempt ended; the text of an own error stays in this folder."""
@@ -151,6 +169,17 @@ class RunFolder:
             shutil.rmtree(self.results, ignore_errors=True)
             self._prepared.replace(self.results)
         shutil.rmtree(self.state, ignore_errors=True)
+
+
+def identify_process(number: int) -> tuple[int, float] | None:
+    """A process and when it began, since numbers are used again; None if there is none."""
+    import psutil  # comes with the engine
+
+    try:
+        process = psutil.Process(number)
+        return None if process.status() == psutil.STATUS_ZOMBIE else (number, process.create_time())
+    except psutil.NoSuchProcess:
+        return None
 
 
 class Refused(ProtocolError):

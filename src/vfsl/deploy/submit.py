@@ -45,8 +45,14 @@ def resume_run(folder: Path, run: str, *, secure: bool = True) -> str:
     path = kept.path / "job.json"
     if not path.exists():
         raise ConfigError(f"Run {run!r} was not submitted from {folder}.")
-    if kept.path.joinpath("status.json").exists() and kept.status().state == "finished":
+    state = kept.status().state if kept.path.joinpath("status.json").exists() else None
+    if state == "finished":
         raise ConfigError(f"Run {run!r} has ended well; submit its job again for a new run.")
+    if state == "running":
+        raise ConfigError(
+            f"Run {run!r} is still going, so it cannot be resumed; "
+            f"see: vfsl deploy status {folder} {run}."
+        )
     text = str(read_json(path)["text"])
     job = opened_job(text, job_hash(text), load_party(folder).party)
     return _submit(folder, run, job, text, secure)
