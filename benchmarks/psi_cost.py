@@ -27,6 +27,8 @@ def raw_rates(protocol: str = "blind-rsa", security: int = 128, ids: int = 512) 
     """
     random = to_rows(os.urandom(DIGEST_BYTES * ids), DIGEST_BYTES)
     rates: dict[str, Any] = {"protocol": protocol, "security": security, "cores": count_cores()}
+    if protocol == "aided":
+        return rates  # it has no such step
     if protocol == "ecdh":
         scalar = CurveKey.generate()
         rates["hashed_multiplications_one_core"] = ids / _seconds(lambda: scalar.values(random))
@@ -60,7 +62,7 @@ def measure_alignment(
 
     Parameters
     ----------
-    protocol : {"blind-rsa", "ecdh"}
+    protocol : {"blind-rsa", "ecdh", "aided"}
         The method.
     ids : int
         Ids per party.

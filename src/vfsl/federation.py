@@ -252,7 +252,9 @@ class Federation:
         ----------
         *parties : str
             Two or more parties; all of them by default.
-        protocol : {"blind-rsa", "ecdh"}
+        protocol : {"blind-rsa", "ecdh", "aided"}
+            "aided" is the fastest by far and needs the key holder's help, which sees no id; see
+            docs/align.md when to choose which.
         hub : str, optional
             The party that asks the others and sets the common order; by default the last one.
         normalise : Normalise, optional
@@ -323,7 +325,7 @@ class Federation:
         self.set_alignment(limits, state)
         self.play(
             partial(rows.mark, positives=positives, label_holder=label_holder, protocol=protocol),
-            parties=(positives, label_holder),
+            parties=(positives, label_holder, self.terms.key_holder),
         )
         return self._aligned()
 
@@ -534,20 +536,21 @@ class Federation:
         """How questions about ids differ here from those between organisations, as notes."""
         if outcome.name not in ("align", "mark"):
             return outcome
-        facts = outcome.settings
+        facts, notes = outcome.settings, list(outcome.notes)
+        lists = {party: self.sites[party].ids() for party in facts.get("parties", ())}
         if outcome.name == "align":
-            asks = facts["hub"]
-            asked = len(self.sites[asks].ids())
-            answer = [party for party in facts["parties"] if party != asks]
+            askers = [facts["hub"]] if "hub" in facts else facts["parties"]  # a helper: all ask
+            asked = {party: len(lists[party]) for party in askers}
         else:
-            asks, answer = facts["label_holder"], [facts["positives"]]
-            asked = len(self.sites[asks].rows().overlap)
-        notes = list(outcome.notes)
-        for party in answer:
-            site = self.sites[party]
-            terms = site.alignment
-            notes += note_missing_caps(asks, asked, site.ids(), terms.limits, terms.state)
-        return replace(outcome, notes=tuple(notes))
+            askers, positives = [facts["label_holder"]], facts["positives"]
+            asked = {party: len(self.sites[party].rows().overlap) for party in askers}
+            lists[positives] = self.sites[positives].ids()
+        for asks, count in asked.items():
+            for party, ids in lists.items():
+                terms = self.sites[party].alignment
+                if party != asks:
+                    notes += note_missing_caps(asks, count, ids, terms.limits, terms.state)
+        return replace(outcome, notes=tuple(dict.fromkeys(notes)))
 
     def _fingerprint(self, party: str, table: PartyTable) -> str:
         content = pd.util.hash_pandas_object(table.frame, index=False).to_numpy().tobytes()

@@ -14,7 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from vfsl.align import RowShare, align_hub, align_server, mark_client, mark_server
+from vfsl.align import (
+    PROTOCOLS,
+    RowShare,
+    align_aided,
+    align_hub,
+    align_server,
+    help_parties,
+    mark_aided,
+    mark_client,
+    mark_server,
+)
 from vfsl.channel import Channel, expect_array
 from vfsl.data import PartyTable
 from vfsl.errors import DataError
@@ -33,18 +43,27 @@ DISCLOSURES: Disclosures = {
 def align(
     site: Site, channel: Channel, parties: Sequence[str], protocol: str, hub: str | None = None
 ) -> RowShare | None:
-    """Find the rows that parties have in common; by default the last one named is the hub."""
-    hub = parties[-1] if hub is None else hub
-    settings = {"protocol": protocol, "parties": list(parties), "hub": hub}
+    """Find the rows that parties have in common; by default the last one named is the hub.
+
+    With a protocol that needs a helper, the key holder is that, and nobody is the hub.
+    """
+    hub, helper = parties[-1] if hub is None else hub, find_helper(site, protocol)
+    settings = {"protocol": protocol, "parties": list(parties)}
+    settings |= {"hub": hub} if helper is None else {"helper": helper}
     site.standing.aligned, site.standing.held_out = tuple(parties), None
     site.standing.rows = None
+    if site.me == helper:
+        with site.records("align", channel, settings):
+            help_parties(channel, parties, parties)
     if site.me not in parties:
         return None
     with site.records("align", channel, settings) as outcome:
         notes: list[str] = []
         how, ids = site.intersection("align", protocol, notes), site.ids()
-        if site.me == hub:
-            order = site.public_rng("row order") if site.alignment.seeded_order else None
+        order = site.public_rng("row order") if site.alignment.seeded_order else None
+        if helper is not None:
+            share = align_aided(channel, parties, helper, ids, how, rng=order)
+        elif site.me == hub:
             servers = [party for party in parties if party != hub]
             share = align_hub(channel, servers, ids, how, rng=order)
         else:
@@ -63,22 +82,37 @@ def mark(
     The label holder asks with its aligned rows only; nothing returns to the positive holder and no
     row is dropped.
     """
-    if site.me not in (positives, label_holder):
+    helper = find_helper(site, protocol)
+    if site.me not in (positives, label_holder, helper):
         return None
     settings = {"protocol": protocol, "positives": positives, "label_holder": label_holder}
+    if site.me == helper:
+        with site.records("mark", channel, settings):
+            inner = channel.within("marks")
+            help_parties(inner, (label_holder, positives), (label_holder,))
+        return None
     with site.records("mark", channel, settings) as outcome:
         notes: list[str] = []
         how = site.intersection("mark", protocol, notes)
-        share = None
-        if site.me == positives:
+        share: RowShare | None = None
+        if helper is not None:
+            kept = None if site.me == positives else site.rows()
+            share = mark_aided(channel, label_holder, positives, helper, site.ids(), kept, how)
+        elif site.me == positives:
             mark_server(channel, label_holder, site.ids(), how)
         else:
             share = mark_client(channel, positives, site.ids(), site.rows(), how)
+        if share is not None:
             marked = 0 if share.marks is None else int((share.marks == 1).sum())
             outcome.metrics = {"overlap": len(share.overlap), "marked": marked}
             site.standing.rows = share
         outcome.notes = tuple(notes)
     return share
+
+
+def find_helper(site: Site, protocol: str) -> str | None:
+    """Who compares tags for the data holders: the key holder, where the protocol needs one."""
+    return site.terms.key_holder if PROTOCOLS.find(protocol).helped else None
 
 
 # ---- rows that no step learns from --------------------------------------------------------------

@@ -82,10 +82,12 @@ def toy(tmp_path, monkeypatch):
 
 
 def test_our_protocols_declare_their_facts():
-    assert PROTOCOLS.names() == ["blind-rsa", "ecdh"]
+    assert PROTOCOLS.names() == ["blind-rsa", "ecdh", "aided"]
     for name in PROTOCOLS.names():
         protocol = PROTOCOLS.find(name)
-        assert (protocol.name, protocol.server.name) == (name, name)
+        assert protocol.name == name
+        assert protocol.helped == (protocol.server is None)
+        assert protocol.helped or protocol.server.name == name
         assert protocol.security[0] == 128
         assert set(protocol.ids_per_second) == set(protocol.security)
 
@@ -98,7 +100,7 @@ def test_an_unknown_protocol_or_level_is_one_sentence():
 
 
 def test_a_protocol_of_another_package_aligns(toy, tmp_path):
-    assert PROTOCOLS.names() == ["blind-rsa", "ecdh", "toy"]
+    assert PROTOCOLS.names() == ["blind-rsa", "ecdh", "aided", "toy"]
     ids = {"A": prepare_ids("A", range(30)), "B": prepare_ids("B", range(20, 60))}
     how = {party: Alignment(protocol=toy, state=tmp_path / party) for party in ids}
     for _ in range(2):  # the second time from kept values

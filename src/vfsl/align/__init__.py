@@ -1,5 +1,6 @@
 """Private alignment: who is in both tables, without showing who is not."""
 
+from vfsl.align.aided import align_aided, help_parties
 from vfsl.align.blind_rsa import BlindingPool, RsaKey
 from vfsl.align.ecdh import CurveKey
 from vfsl.align.ids import IdList, Normalise, prepare_ids
@@ -11,6 +12,7 @@ from vfsl.align.roles import (
     align_hub,
     align_server,
     alignment_roles,
+    mark_aided,
     mark_client,
     mark_server,
 )
@@ -34,11 +36,14 @@ __all__ = [
     "Served",
     "SignatureCache",
     "align",
+    "align_aided",
     "align_hub",
     "align_server",
     "alignment_roles",
+    "help_parties",
     "intersect_client",
     "intersect_server",
+    "mark_aided",
     "mark_client",
     "mark_server",
     "prepare_ids",

@@ -1,10 +1,10 @@
 """Private set intersection: what a protocol provides, which ones there are, how a party takes part.
 
-In every protocol the server holds a key k, and F_k(id) can be computed with k only. The client
-blinds its ids, the server applies k, the client unblinds and has F_k of its own ids; the server
-learns their number. Both hash F_k, together with what names this intersection and its two parties,
-into tags of 128 bits. Equal ids give equal tags; the tag of an id that the client did not ask about
-is a random number to it.
+In a protocol of two parties the server holds a key k, and F_k(id) can be computed with k only. The
+client blinds its ids, the server applies k, the client unblinds and has F_k of its own ids; the
+server learns their number. Both hash F_k, together with what names this intersection and its two
+parties, into tags of 128 bits. Equal ids give equal tags; the tag of an id that the client did not
+ask about is a random number to it. With a helper (aided.py) there is neither server nor client.
 
 Another package adds a protocol by an entry point in the group ``vfsl.psi`` that names a
 :class:`PsiProtocol`.
@@ -93,9 +93,9 @@ class PsiProtocol:
         What jobs, records and files call it.
     about : str
         What a reader of a report is told, such as "elliptic curves".
-    server : type of PsiServer
+    server : type of PsiServer, optional
         The key holder's side.
-    client : callable
+    client : callable, optional
         ``client(public, proof, security, pool)`` is the client's side for a server's public key;
         BadElement if the key is not acceptable. ``pool`` is what this client prepared ahead of
         time, or None.
@@ -104,14 +104,17 @@ class PsiProtocol:
     ids_per_second : mapping of int to float
         By security level: how many ids of both lists two cores handle per second, for estimates.
         A level that nobody has measured is left out.
+    helped : bool
+        Whether a third party without ids compares tags, instead of a server and a client.
     """
 
     name: str
     about: str
-    server: type[PsiServer]
-    client: Callable[[bytes, bytes, int, Any], PsiClient]
+    server: type[PsiServer] | None = None
+    client: Callable[[bytes, bytes, int, Any], PsiClient] | None = None
     security: tuple[int, ...] = (128, 112)
     ids_per_second: Mapping[int, float] = field(default_factory=dict)
+    helped: bool = False
 
 
 PROTOCOLS: Registry[PsiProtocol] = Registry(
@@ -120,6 +123,7 @@ PROTOCOLS: Registry[PsiProtocol] = Registry(
     {
         "blind-rsa": "vfsl.align.blind_rsa:BLIND_RSA",
         "ecdh": "vfsl.align.ecdh:ECDH",
+        "aided": "vfsl.align.aided:AIDED",
     },
 )
 
@@ -140,8 +144,8 @@ class Alignment:
 
     protocol: str = param(
         "blind-rsa",
-        "How the common ids are found, such as 'blind-rsa' or 'ecdh'; all parties must choose the "
-        "same.",
+        "How the common ids are found, such as 'blind-rsa', 'ecdh' or 'aided'; all parties must "
+        "choose the same.",
     )
     security: int = param(
         128,
@@ -199,6 +203,11 @@ class Alignment:
             )
 
     @property
+    def helped(self) -> bool:
+        """Whether the protocol needs a third party."""
+        return PROTOCOLS.find(self.protocol).helped
+
+    @property
     def party_state(self) -> PartyState:
         return PartyState(self.state)
 
@@ -209,6 +218,8 @@ class Alignment:
     def server_key(self) -> PsiServer:
         """The given key, the kept one, or a new one, kept where there is a state folder."""
         kind = PROTOCOLS.find(self.protocol).server
+        if kind is None:
+            raise ConfigError(self._no_server())
         path = self.party_state.key_file(self.protocol)
         key: PsiServer
         if self.key is not None:
@@ -224,7 +235,13 @@ class Alignment:
 
     def client(self, public: bytes, proof: bytes) -> PsiClient:
         """The client's side for a server's key; BadElement if the key is not acceptable."""
-        return PROTOCOLS.find(self.protocol).client(public, proof, self.security, self.pool)
+        side = PROTOCOLS.find(self.protocol).client
+        if side is None:
+            raise ConfigError(self._no_server())
+        return side(public, proof, self.security, self.pool)
+
+    def _no_server(self) -> str:
+        return f"Alignment by {self.protocol!r} has no server and no client, but a helper."
 
 
 # ---- what protocols share -------------------------------------------------------------------

@@ -28,6 +28,7 @@ from functools import partial
 
 import numpy as np
 
+from vfsl.align.aided import align_aided, find_common, help_parties
 from vfsl.align.ids import IdList, RowNumbers, draw_secret_order
 from vfsl.align.intersect import Matches, intersect_all, intersect_client, intersect_server
 from vfsl.align.plan import RowPlan, RowShare, find_rest
@@ -41,6 +42,9 @@ DISCLOSURES: Disclosures = {
         dict, "which of the receiver's rows are in the overlap of all parties, and the common order"
     ),
 }
+
+
+HELPER = "(helper)"  # in this process; no party may have this name
 
 
 def align_hub(
@@ -110,6 +114,27 @@ def mark_client(
     return share.with_marks(marks)
 
 
+def mark_aided(
+    channel: Channel,
+    label_holder: str,
+    holder: str,
+    helper: str,
+    ids: IdList,
+    share: RowShare | None,
+    how: Alignment,
+) -> RowShare | None:
+    """Marking with a helper: the label holder's share with marks; the positive holder gets None."""
+    kept = ids if share is None else ids.take_rows(share.overlap)
+    _, numbers = find_common(
+        channel.within("marks"), (label_holder, holder), helper, kept, how, (label_holder,)
+    )
+    if share is None:
+        return None
+    marks = np.full(len(kept), -1, dtype=np.int8)
+    marks[numbers] = 1
+    return share.with_marks(marks)
+
+
 def mark_server(channel: Channel, client: str, ids: IdList, how: Alignment | None = None) -> None:
     """Let the label holder mark its overlap rows; nothing comes back."""
     intersect_server(channel.within("marks"), client, ids, how)
@@ -151,11 +176,30 @@ def alignment_roles(
     rng: np.random.Generator | None = None,
 ) -> dict[str, Player]:
     """The role of each party in an alignment, to be run together."""
+    helped = {party: one for party, one in how.items() if one is not None and one.helped}
+    if len(helped) == len(ids):
+        return _aided_roles(ids, helped, rng)
     servers = [party for party in ids if party != hub]
     roles: dict[str, Player] = {
         party: partial(align_server, hub=hub, ids=ids[party], how=how[party]) for party in servers
     }
     roles[hub] = partial(align_hub, servers=servers, ids=ids[hub], how=how[hub], rng=rng)
+    return roles
+
+
+def _aided_roles(
+    ids: Mapping[str, IdList],
+    how: Mapping[str, Alignment],
+    rng: np.random.Generator | None,
+) -> dict[str, Player]:
+    parties = tuple(ids)
+    roles: dict[str, Player] = {
+        party: partial(
+            align_aided, parties=parties, helper=HELPER, ids=ids[party], how=how[party], rng=rng
+        )
+        for party in parties
+    }
+    roles[HELPER] = partial(help_parties, parties=parties, receivers=parties)
     return roles
 
 
