@@ -156,7 +156,7 @@ def test_marking_tells_the_positive_holder_nothing():
     transcript = Transcript(keep_views=True)
 
     def holder(channel):
-        return find_common(channel, ("C", "A"), "K", ids[channel.me], AIDED, ("C",))
+        return find_common(channel, ("C", "A"), "K", ids[channel.me], AIDED, ("C",), 0)
 
     def helper(channel):
         return help_parties(channel, ("C", "A"), ("C",))

@@ -9,6 +9,7 @@ import shutil
 from dataclasses import replace
 from functools import partial
 
+import pandas as pd
 import pytest
 
 from vfsl import rows
@@ -158,17 +159,31 @@ def test_every_party_gets_over_the_relay_what_it_gets_in_memory(world, kit, name
     if any(word in JOBS[name] for word in ("risa", "vae", "vfgain")):
         pytest.importorskip("torch")
     label = "amount" if name == "linear" else "y"
+    made = compare_with_memory(world, kit, ALIGN + JOBS[name], label)
+    assert set(EXPECTED.get(name, ())) <= made
+    assert "aligned.csv" in made
+
+
+def test_alignment_and_marks_with_the_key_holders_help(world, kit):
+    job = (ALIGN + PU).replace('"ecdh"', '"aided"')
+    assert {"aligned.csv", "pu-scores-2.csv"} <= compare_with_memory(world, kit, job, "y")
+    tables = world.read()
+    people = [pd.read_csv(world.results(party) / "aligned.csv")["id"].tolist() for party in "BC"]
+    assert people[0] == people[1]
+    assert set(people[0]) == set(tables["B"]["id"]) & set(tables["C"]["id"])
+
+
+def compare_with_memory(world, kit, text, label):
+    """Run a job over the relay and in memory; the names of the data holders' result files."""
     allow_all(world, kit, label)
-    _, errors = world.attempt(job=ALIGN + JOBS[name])
+    _, errors = world.attempt(job=text)
     assert errors == {}
     job = load_shared_job(world.folder / "job.toml")
     scratch = world.folder / "in memory"
     play_in_memory(job, world, kit, scratch, label)
     for party in "ABCK":
         assert files_in(world.results(party)) == files_in(scratch / party), party
-    made = {path for party in "BC" for path in files_in(world.results(party))}
-    assert set(EXPECTED.get(name, ())) <= made
-    assert "aligned.csv" in made
+    return {path for party in "BC" for path in files_in(world.results(party))}
 
 
 def test_the_jobs_above_have_every_step_and_every_model():

@@ -144,7 +144,8 @@ def align_aided(
 
     In a simulation ``rng`` draws the key at the first party, and so the common order.
     """
-    plan, numbers = find_common(channel, parties, helper, ids, how, parties, rng=rng)
+    least = how.limits.minimum
+    plan, numbers = find_common(channel, parties, helper, ids, how, parties, least, rng)
     overlap = ids.rows[numbers]
     return RowShare(channel.me, plan, overlap, find_rest(ids, overlap))
 
@@ -156,10 +157,13 @@ def find_common(
     ids: IdList,
     how: Alignment,
     receivers: Sequence[str],
-    *,
+    minimum: int,
     rng: np.random.Generator | None = None,
 ) -> tuple[str, RowNumbers]:
-    """The plan's name, and at a receiver the numbers of its ids that all parties have."""
+    """The plan's name, and at a receiver the numbers of its ids that all parties have.
+
+    With fewer than ``minimum`` of them nobody is told which they are.
+    """
     channel = channel.within("aided", DISCLOSURES)
     others = [party for party in parties if party != channel.me]
     _compare_lists(channel, others, ids, how, receivers)
@@ -171,7 +175,7 @@ def find_common(
     else:
         key, plan = _receive_key(channel, parties[0])
     order = draw_secret_order(len(ids))
-    channel.send(helper, "sizes", {"ids": len(ids), "minimum": how.limits.minimum})
+    channel.send(helper, "sizes", {"ids": len(ids), "minimum": minimum})
     tags = make_keyed_tags(ids.digests, key)
     for place, start in enumerate(range(0, len(ids), _PART)):
         part = np.ascontiguousarray(tags[order[start : start + _PART]])
@@ -179,7 +183,7 @@ def find_common(
         how.report(Event("align", f"{channel.me} tags", min(start + _PART, len(ids)), len(ids)))
     numbers = np.empty(0, dtype=np.int64)
     if channel.me in receivers:
-        numbers = order[_receive_positions(channel, helper, len(ids), how.limits.minimum)]
+        numbers = order[_receive_positions(channel, helper, len(ids), minimum)]
     for party in others:
         how.party_state.last_list(channel.me, party).keep(ids.digests)
     return plan, numbers

@@ -125,9 +125,9 @@ def mark_aided(
 ) -> RowShare | None:
     """Marking with a helper: the label holder's share with marks; the positive holder gets None."""
     kept = ids if share is None else ids.take_rows(share.overlap)
-    _, numbers = find_common(
-        channel.within("marks"), (label_holder, holder), helper, kept, how, (label_holder,)
-    )
+    parties, marks_channel = (label_holder, holder), channel.within("marks")
+    # No plan comes of it, so there is no least overlap, as without a helper.
+    _, numbers = find_common(marks_channel, parties, helper, kept, how, (label_holder,), 0)
     if share is None:
         return None
     marks = np.full(len(kept), -1, dtype=np.int8)
