@@ -28,7 +28,7 @@ from vfsl.crypto.shares import Session, Shared
 from vfsl.errors import ProtocolError
 from vfsl.estimators.shared import logistic as shared_logistic
 from vfsl.estimators.shared.algebra import BITS, whiten
-from vfsl.estimators.shared.least_squares import fit_least_squares
+from vfsl.estimators.shared.least_squares import LeastSquaresPlan, fit_least_squares
 from vfsl.estimators.shared.logistic import fit_logistic
 from vfsl.estimators.shared.logistic_plan import WEIGHT_BITS, LogisticPlan
 from vfsl.parts import Roles
@@ -108,6 +108,7 @@ def solve_least_squares(
     session: Session,
     columns: Floats | None,
     target: Floats | None,
+    row_weights: Floats | None,
     holder: str,
     l2: float,
     check: Callable[[Mapping[str, int], int], None],
@@ -124,13 +125,15 @@ def solve_least_squares(
         own = {"rows": len(columns), "columns": white[session.me].columns.shape[1]}
     if target is not None:
         own["targets"] = target.shape[1]
+    if row_weights is not None:
+        own["peak"] = _find_peak(row_weights)
     sizes = session.agree(own)
     rows = check_rows(sizes)
     counts = {party: sizes[party]["columns"] for party in session.parties}
     check({party: size - (party == holder) for party, size in counts.items()}, rows)
-    weights = fit_least_squares(
-        session, white, target, holder, counts, rows, sizes[holder]["targets"]
-    )
+    facts = sizes[holder]
+    plan = LeastSquaresPlan(rows, counts, holder, facts["targets"], facts.get("peak"))
+    weights = fit_least_squares(session, white, target, row_weights, plan)
     return SharedWeights(weights, white[session.me].back if white else None, BITS)
 
 
@@ -155,7 +158,7 @@ def solve_logistic(
     if target is not None:
         own |= {"outputs": target.shape[1], "softmax": int(softmax)}
     if row_weights is not None:
-        own["peak"] = max(math.ceil(math.log2(row_weights.max())), 0)
+        own["peak"] = _find_peak(row_weights)
     sizes = session.agree(own)
     rows = check_rows(sizes)
     counts = {party: sizes[party]["columns"] for party in session.parties}
@@ -176,6 +179,11 @@ def solve_logistic(
         rounds = [{**one, "loss": loss} for one, loss in zip(rounds, found.losses, strict=False)]
     back = found.back.get(session.me)
     return SharedWeights(found.weights, back, WEIGHT_BITS, tuple(rounds), found.stop_reason)
+
+
+def _find_peak(row_weights: Floats) -> int:
+    """Row weights are at most 2 to this power."""
+    return max(math.ceil(math.log2(row_weights.max())), 0)
 
 
 def check_rows(sizes: Mapping[str, Mapping[str, int]]) -> int:
