@@ -176,7 +176,7 @@ def test_row_order_and_unknown_labels():
 )
 def test_same_weights_under_every_scheme_bit_for_bit(model, weighted):
     made, target = tables(rows=130)
-    label = classes(target) if isinstance(model, LogisticInRounds) else target
+    label = classes(target) if model.name == "logistic" else target
     weights = np.linspace(0.2, 2, 130) if weighted else None
     parts = parts_of(made, label, weights=weights)
     plain = train(model, parts)
@@ -214,7 +214,7 @@ def test_same_weights_on_every_channel():
 def test_several_weighted_holders_agree_bit_for_bit(model, weights):
     """Weights of several holders' residuals are element-wise products of ciphertexts."""
     made, target = tables(rows=130, parties=("B", "D"))
-    label = classes(target) if isinstance(model, LogisticInRounds) else target
+    label = classes(target) if model.name == "logistic" else target
     parts = parts_of(made, label, weights=None if weights is None else weights.astype(float))
     roles = [Roles("C", ("B", "D"), "K", name, 112) for name in ("plain", "paillier", "bfv")]
     plain, *encrypted = (train(model, parts, role) for role in roles)
@@ -389,7 +389,7 @@ def test_bad_row_weights(bad):
     ],
 )
 def test_parameters_are_checked(kind, name, value):
-    with pytest.raises(ConfigError, match=f"The {name} parameter of {kind.__name__}"):
+    with pytest.raises(ConfigError, match=f"The {name} parameter of {kind.func.__name__}"):
         kind(**{name: value}).check()
 
 

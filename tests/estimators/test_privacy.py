@@ -96,7 +96,7 @@ def test_the_label_holders_own_gradients_count_for_the_feature_holder():
     [
         (LinearInRounds(max_rounds=4), 0),
         (LogisticInRounds(refine=2, max_rounds=9), 2),
-        (BagLogistic(max_rounds=4), 0),
+        (BagLogistic(max_rounds=4, protocol="rounds"), 0),
     ],
 )
 def test_a_training_says_what_it_shows(model, looks):
