@@ -26,6 +26,7 @@ from vfsl.crypto.words import (
     Bits,
     Bytes,
     Words,
+    count_bytes,
     lowest,
     pack,
     pack_bits,
@@ -246,7 +247,7 @@ class Exchange:
         if self.deals:
             self._out.add(pack(make() - masks.total, width))
         elif self.me == self.parties[-1]:
-            return unpack(self._in.take(math.prod(shape) * width // 8), width, shape)
+            return unpack(self._in.take(count_bytes(shape, width)), width, shape)
         return masks.own
 
     def deal_bits(

@@ -45,6 +45,7 @@ from vfsl.estimators.privacy import (
     noise_rng,
 )
 from vfsl.estimators.shared import fit as shared_fit
+from vfsl.estimators.shared import scoring
 from vfsl.estimators.shared.fit import SharedWeights, solve_least_squares, solve_logistic
 from vfsl.estimators.shared.softmax import MOST_CLASSES
 from vfsl.params import documented, param, params_of
@@ -85,6 +86,7 @@ class Label:
 class LinearModel(Estimator):
     """What both models share: a party's sides of training and scoring."""
 
+    _accuracy: ClassVar[scoring.Accuracy]
     # Parameters that keep single labels hidden: below its default, one asks for consent.
     _protections: ClassVar[tuple[str, ...]] = ("rare_rows_per_column",)
 
@@ -217,7 +219,7 @@ class LinearModel(Estimator):
             columns = None if ready is None else ready.columns
             solved = self._solve_on_shares(session, columns, label, roles)
             if self.weights != "own":
-                state = solved.to_state()
+                state = solved.keep(session, columns, roles.label_holder)
             else:
                 own = solved.open_own(session, roles.label_holder)
                 state = {} if own is None else _weights_state(own)
@@ -298,11 +300,16 @@ class LinearModel(Estimator):
                 columns = np.column_stack([columns, np.ones(len(columns))])
             if self.weights == "own" or not on_shares:
                 weights = _own_weights(share)
+            elif "pieces" not in state:
+                raise ConfigError(
+                    f"Party {channel.me!r} has weights of its own, not shared ones: ask this model "
+                    "with weights='own', or under the scheme that it was trained with."
+                )
         if on_shares:
             with shared_fit.join(channel, roles, None, shared_fit.SCORE) as session:
                 if self.weights != "own":
-                    return shared_fit.open_shared_scores(
-                        session, columns, state, roles.label_holder
+                    return scoring.open_shared_scores(
+                        session, columns, state, self._accuracy, roles.label_holder
                     )
                 scores = None if columns is None or weights is None else columns @ weights
                 return shared_fit.open_scores(session, scores, roles.label_holder)
@@ -398,6 +405,7 @@ class LinearRegression(LinearModel):
     name = "linear"
     predicts = "numbers"
     scores_are = "value"
+    _accuracy = scoring.LINEAR
 
     def to_values(self, share: ModelShare, scores: Array) -> Array:
         """Scores in units of the target."""
@@ -459,6 +467,7 @@ class LogisticRegression(LinearModel):
     name = "logistic"
     predicts = "classes"
     scores_are = "logit"
+    _accuracy = scoring.LOGISTIC
     _protections = ("rare_rows_per_column", "label_noise")
 
     l2: float = 1e-3

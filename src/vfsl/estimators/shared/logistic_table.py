@@ -22,6 +22,7 @@ from vfsl.estimators.shared.curvature import (
     plan_inverse,
     weigh_gram,
     whiten,
+    whiten_with_constant,
 )
 from vfsl.estimators.shared.logistic_plan import WEIGHT_BITS, LogisticPlan
 from vfsl.estimators.shared.softmax import find_lean
@@ -60,9 +61,8 @@ def enter_table(
     for party, count in plan.columns.items():
         mine = columns.get(party)
         if mine is not None:
-            penalty = np.full(count, plan.l2)
-            penalty[-1] = 0.0 if party == plan.label_holder else plan.l2
-            own[party] = whiten(np.asarray(mine, dtype=np.float64), penalty)
+            turn = whiten_with_constant if party == plan.label_holder else whiten
+            own[party] = turn(np.asarray(mine, dtype=np.float64), np.full(count, plan.l2))
         found = own.setdefault(party, None)
         z, costs = (None, None) if found is None else (found.cells, _round(found.penalty * scale))
         cells[party] = session.private(party, z, (plan.rows, count), width=plan.width)
