@@ -63,15 +63,14 @@ def test_only_the_result_is_opened():
     LinearRegression().fit(fed, ("C", "y")).predict(fed)
     trained, asked = step_of(fed, "train linear"), step_of(fed, "predict linear")
     assert private_messages(trained) == {("B", "labelled rows"), *SIZE}
-    about = {flow.message for flow in trained.flows if flow.receiver == "K"}
-    assert about == {"sizes", "announced"}
+    assert {flow.message for flow in trained.flows if flow.receiver == "K"} == {"sizes"}
     assert not trained.shown
     assert private_messages(asked) == {("C", "total scores")}
     assert {one.what: one.numbers for one in asked.shown} == {"total scores": ROWS}
 
 
 # A power of two above the sum of squared weights, so that scores fit into their words.
-SIZE = {("B", "size of weights"), ("C", "size of weights"), ("K", "announced")}
+SIZE = {("B", "size of weights"), ("C", "size of weights")}
 
 
 def private_messages(step):

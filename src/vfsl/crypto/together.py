@@ -1,7 +1,6 @@
 """Several operations on shares in the rounds of one, and products row by row.
 
-Holds, learns: as in shares.py; `decide_all` opens bits to all holders and tells them to the dealer,
-`count_all` how many of them are 1.
+Holds, learns: as in shares.py; `decide_all` opens bits to all holders and tells them to the dealer.
 """
 
 from __future__ import annotations
@@ -141,20 +140,6 @@ def scale_rows(matrix: Private, values: Shared) -> Shared:
     if session.has(matrix.owner):
         piece = np.add(piece, shown * matrix.own)
     return Shared(session, piece, width)
-
-
-def count_all(session: Session, bits: Shared, name: str) -> int:
-    """Open several shared bits to all holders and tell the dealer how many are 1."""
-    opened = bits.open(name=name)
-    if opened is not None:
-        count = int(opened.sum())
-        if session.leads and len(session.parties) > 1:
-            session.link.send(session.dealer, "announced", np.array([count]))
-        return count
-    if not session.me:  # a rehearsal
-        return 0
-    session.flush()
-    return int(session.link.receive(session.parties[0], "announced")[0])
 
 
 def decide_all(session: Session, bits: Shared) -> list[bool]:

@@ -27,7 +27,7 @@ import numpy as np
 
 from vfsl.crypto.fixed import decode, encode
 from vfsl.crypto.shares import Session, Shared, concatenate
-from vfsl.crypto.together import Cut, count_all, cut_all
+from vfsl.crypto.together import Cut, cut_all
 from vfsl.crypto.words import WIDEST
 from vfsl.errors import BoundExceeded, ProtocolError
 from vfsl.values import Floats
@@ -127,24 +127,34 @@ def settle(
     rough = flat.truncate(bits - fewer) if fewer < bits else flat
     scaled = np.concatenate([one.ravel() for one in scales.values()]) * rough
     squares = scaled.reshape(1, flat.size) @ scaled.reshape(flat.size, 1)
-    limits = np.array([_CONSTANT**2 << (power + 2 * fewer) for power in range(LOWEST, HIGHEST)])
-    below = (squares.reshape(1) - limits).below_zero()
-    power = HIGHEST - count_all(session, below, "size of weights")
-    if power == HIGHEST and session.me:
-        raise BoundExceeded("The weights of this model are too large to be kept in shares.")
+    powers = range(LOWEST, HIGHEST)
+    limits = np.array([_CONSTANT**2 << (power + 2 * fewer) for power in powers])
+    # How many bits are needed depends on the sum: all that could be are made in the same rounds.
     columns = sum(one.shape[0] for one in weights.values())
-    chosen = ScoreBits.choose(accuracy, columns, 2.0 ** (power / 2))
-    if bits > chosen.weights:
-        (flat,) = cut_all([Cut.truncate(flat, bits - chosen.weights)])
-    else:
-        flat = (1 << (chosen.weights - bits)) * flat
+    needed = [ScoreBits.choose(accuracy, columns, 2.0 ** (power / 2)).weights for power in powers]
+    lengths = sorted({min(one, bits - 1) for one in needed})
+    below, *short = cut_all(
+        [
+            Cut.sign(squares.reshape(1) - limits),
+            *(Cut.truncate(flat, bits - length) for length in lengths),
+        ]
+    )
+    opened = (-below).open(name="size of weights")
+    if opened is None:  # the dealer does not need to know
+        return Settled({}, 0)
+    count = int(opened.sum())
+    if not count:
+        raise BoundExceeded("The weights of this model are too large to be kept in shares.")
+    wanted = needed[-count]
+    length = min(wanted, bits - 1)
+    flat = (1 << (wanted - length)) * short[lengths.index(length)]
     ends = np.cumsum([one.size for one in weights.values()])
     return Settled(
         {
             party: flat[end - one.size : end].reshape(*one.shape)
             for (party, one), end in zip(weights.items(), ends, strict=True)
         },
-        power,
+        powers[-count],
     )
 
 
