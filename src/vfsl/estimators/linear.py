@@ -86,7 +86,9 @@ class Label:
 class LinearModel(Estimator):
     """What both models share: a party's sides of training and scoring."""
 
-    _accuracy: ClassVar[scoring.Accuracy]
+    accuracy: ClassVar[scoring.Accuracy]
+    """What it wants of scores under shared weights."""
+
     # Parameters that keep single labels hidden: below its default, one asks for consent.
     _protections: ClassVar[tuple[str, ...]] = ("rare_rows_per_column",)
 
@@ -309,7 +311,7 @@ class LinearModel(Estimator):
             with shared_fit.join(channel, roles, None, shared_fit.SCORE) as session:
                 if self.weights != "own":
                     return scoring.open_shared_scores(
-                        session, columns, state, self._accuracy, roles.label_holder
+                        session, columns, state, self.accuracy, roles.label_holder
                     )
                 scores = None if columns is None or weights is None else columns @ weights
                 return shared_fit.open_scores(session, scores, roles.label_holder)
@@ -405,7 +407,7 @@ class LinearRegression(LinearModel):
     name = "linear"
     predicts = "numbers"
     scores_are = "value"
-    _accuracy = scoring.LINEAR
+    accuracy = scoring.LINEAR
 
     def to_values(self, share: ModelShare, scores: Array) -> Array:
         """Scores in units of the target."""
@@ -467,7 +469,7 @@ class LogisticRegression(LinearModel):
     name = "logistic"
     predicts = "classes"
     scores_are = "logit"
-    _accuracy = scoring.LOGISTIC
+    accuracy = scoring.LOGISTIC
     _protections = ("rare_rows_per_column", "label_noise")
 
     l2: float = 1e-3
