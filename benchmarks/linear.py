@@ -91,7 +91,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Outcome:
         for refine in sizes.refine:
             say(f"{scheme}, refine={refine}")
             name = f"vfsl {scheme}, refine={refine}"
-            rows.append(_fit_row(name, LogisticRegression(refine=refine), pair))
+            rows.append(_fit_row(name, LogisticRegression(refine=refine, protocol="rounds"), pair))
         say(f"{scheme}, one-shot")
         rows.append(_fit_row(f"vfsl {scheme}, one-shot", one_shot(), pair))
     say(f"{sizes.bags} bags")
@@ -240,7 +240,7 @@ def _bag_rows(pair: _Pair, bags: int) -> list[dict[str, Any]]:
     With a tolerance, a batch would take as long as its slowest bag, which may be a round longer.
     """
     weights = bootstrap_counts(pair.rows(), bags, np.random.default_rng(_SPLIT_SEED))
-    model = LogisticRegression(refine=0, max_rounds=_BAG_ROUNDS, tolerance=0.0)
+    model = LogisticRegression(protocol="rounds", refine=0, max_rounds=_BAG_ROUNDS, tolerance=0.0)
     one = _fit_row("vfsl bfv, 1 bag", model, pair, weights[:, :1])
     many = _fit_row(f"vfsl bfv, {bags} bags", model, pair, weights)
     return [one, many | {"× compute of 1": many["core-s"] / one["core-s"]}]
@@ -277,7 +277,9 @@ def many_rows(rows: int) -> dict[str, Any]:
         fed = simulate(frames, labels={"A": "y"}, scheme="plain")
         everybody, nobody = np.arange(rows), np.empty(0, dtype=np.int64)
         fed.plan = RowPlan({p: RowShare(p, "all", everybody, nobody) for p in frames})
-        model, cost = timed(lambda: LogisticRegression(refine=0).fit(fed, ("A", "y")))
+        model, cost = timed(
+            lambda: LogisticRegression(refine=0, protocol="rounds").fit(fed, ("A", "y"))
+        )
     flows = flows_of(fed.transcript.entries)
     return {
         "fit": f"vfsl plain, {_LARGE_COLUMNS} synthetic columns",

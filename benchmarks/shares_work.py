@@ -25,8 +25,10 @@ from benchmarks.wan import WAN, Line, Traffic, add_up, watch
 from vfsl import store
 from vfsl.align import RowPlan, RowShare
 from vfsl.completion.fedpsg import FedPSG
+from vfsl.crypto.words import WIDEST, to_signed
 from vfsl.data import Encoder, PartyTable, make_parties
 from vfsl.estimators import Association, LinearRegression, LogisticRegression
+from vfsl.estimators.shared.scoring import ScoreBits
 from vfsl.federation import Federation, simulate
 from vfsl.job import load_job, run_job
 from vfsl.job.demo import has_torch, write_demo
@@ -251,14 +253,30 @@ def solve_ridge(columns: Floats, target: Floats) -> Floats:
 
 
 def join_weights(model: LinearRegression | LogisticRegression, data: Split) -> Floats:
-    """The weights of all parties in the order of the pooled columns, and the intercept."""
-    weights = {
-        party: np.ravel(np.asarray(share.state["weights"], dtype=np.float64))
-        for party, share in model.shares_.items()
-    }
+    """The weights of all parties in the order of the pooled columns, and the intercept.
+
+    Where they stay shared, the pieces of all parties are put together, as nobody could in a run.
+    """
+    if "pieces" in model.held_share.state:
+        weights = {party: np.ravel(one) for party, one in _add_pieces(model).items()}
+    else:
+        weights = {party: np.ravel(one) for party, one in model.coef_.items()}
     holder = data.label[0]
     columns = [weights[p][:-1] if p == holder else weights[p] for p in data.train]
     return np.concatenate([*columns, weights[holder][-1:]])
+
+
+def _add_pieces(model: LinearRegression | LogisticRegression) -> dict[str, Floats]:
+    states = {party: share.state for party, share in model.shares_.items()}
+    found = {}
+    columns = sum(len(one) for one in model.held_share.state["pieces"].values())
+    norm = 2.0 ** (model.held_share.state["power"] / 2)
+    bits = ScoreBits.choose(model.accuracy, columns, norm)
+    for party, state in states.items():
+        pieces = [np.asarray(one["pieces"][party], dtype=np.uint64) for one in states.values()]
+        total = to_signed(np.sum(pieces, axis=0, dtype=np.uint64), WIDEST)
+        found[party] = np.asarray(state["back"]) @ (total / 2.0**bits.weights)
+    return found
 
 
 # ---- reliable positives --------------------------------------------------------------------------

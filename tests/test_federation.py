@@ -46,7 +46,8 @@ def test_the_thin_story_equals_pooled_least_squares():
     pooled = PooledLeastSquares().fit(joined[columns], joined["y"])
     ids = fed.tables["A"].ids[fed.plan["A"].overlap]
     assert len(fed.plan.overlap) == len(joined) == 110
-    np.testing.assert_allclose(predicted, pooled.predict(joined.loc[ids, columns]), atol=1e-5)
+    expected = pooled.predict(joined.loc[ids, columns])
+    assert np.abs(predicted - expected).max() < 1e-3 * expected.std()
 
 
 @pytest.mark.parametrize("protocol", ["blind-rsa", "ecdh"])
@@ -90,14 +91,15 @@ def test_ledger_and_record_say_what_left_whom(tmp_path):
     fed, *_ = story()
     lines = fed.ledger
     assert list(lines["step"].unique()) == ["align", "train linear", "predict linear"]
-    scores = lines[(lines["message"] == "scores") & (lines["step"] == "train linear")].iloc[0]
-    assert (scores["sender"], scores["receiver"], scores["kind"]) == ("B", "A", "ciphertext")
-    assert scores["bytes"] > 0
-    assert "nothing" in scores["fact"]
+    sent = lines[(lines["message"] == "masked") & (lines["step"] == "train linear")]
+    sent = sent[sent["sender"] == "B"].iloc[0]
+    assert (sent["receiver"], sent["kind"]) == ("A", "masked")
+    assert sent["bytes"] > 0
+    assert "nothing" in sent["fact"]
     fed.record.save(tmp_path)
     loaded = RunRecord.load(tmp_path)
     assert loaded == fed.record
-    assert loaded.steps[1].stop_reason in ("converged", "precision")
+    assert loaded.steps[1].stop_reason == "solved"
     assert loaded.steps[2].metrics["r2"] > 0.5
 
 

@@ -19,8 +19,8 @@ from tests.attacks.linear_views import (
     watch,
 )
 from tests.attacks.rare_labels import KINDS, make_columns, measure
+from tests.estimators.linear_cases import LinearInRounds, LogisticInRounds
 from vfsl.errors import DataError
-from vfsl.estimators import LinearRegression, LogisticRegression
 from vfsl.estimators.privacy import RARE_ROWS_PER_COLUMN
 from vfsl.pu import VFPU
 from vfsl.pu.bases import BagLogistic
@@ -58,7 +58,7 @@ def read(seen, sums, positives, **how):
 
 @pytest.mark.parametrize("positives", [5, 10])
 def test_rare_labels_are_read_where_the_rule_and_the_noise_are_off(positives, monkeypatch):
-    model = LogisticRegression(**QUICK, **OPEN)
+    model = LogisticInRounds(**QUICK, **OPEN)
     seen, label = run(model, 1000, 60, positives, monkeypatch)
     found = read(seen, label_sums(seen)[0], positives, seconds=20)
     assert (found == label).all()
@@ -68,10 +68,10 @@ def test_labels_of_few_rows_are_read_by_halves_and_not_with_noise(monkeypatch):
     """What no rule of rows per column stops: 3 exact equations of 20 bits have one solution."""
     as_good = 0
     for seed in range(3):
-        exact = LogisticRegression(**QUICK, label_noise=0.0)
+        exact = LogisticInRounds(**QUICK, label_noise=0.0)
         seen, label = run(exact, 40, 3, 20, monkeypatch, seed)
         assert (meet_in_the_middle(*exact_sums(seen)) == label).all()
-        seen, label = run(LogisticRegression(**QUICK), 40, 3, 20, monkeypatch, seed)
+        seen, label = run(LogisticInRounds(**QUICK), 40, 3, 20, monkeypatch, seed)
         columns, sums = exact_sums(seen)
         assert meet_in_the_middle(columns, sums) is None
         # And nobody can do better: other labels explain what is opened as well as the true ones.
@@ -82,7 +82,7 @@ def test_labels_of_few_rows_are_read_by_halves_and_not_with_noise(monkeypatch):
 
 
 def test_a_number_with_two_values_is_read_the_same_way(monkeypatch):
-    model = LinearRegression(max_rounds=1, rare_rows_per_column=0)
+    model = LinearInRounds(max_rounds=1, rare_rows_per_column=0)
     seen, label = run(model, 1000, 60, 10, monkeypatch)
     share = label.mean()  # standardised: t = (y − q) / √(q(1 − q))
     sums = 4 * label_sums(seen)[0] * np.sqrt(share * (1 - share))
@@ -130,7 +130,7 @@ def test_label_noise_alone_does_not_hide_very_few_of_them(monkeypatch):
 # ---- and not by default --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [LogisticRegression(**QUICK), LinearRegression(max_rounds=1)])
+@pytest.mark.parametrize("model", [LogisticInRounds(**QUICK), LinearInRounds(max_rounds=1)])
 def test_by_default_such_labels_are_refused(model, monkeypatch):
     with pytest.raises(DataError, match="fewer than 120 labelled aligned rows"):
         run(model, 1000, 60, 10, monkeypatch)
@@ -146,9 +146,9 @@ def at_the_rule(monkeypatch, seconds, seeds):
     found = []
     for seed in seeds:
         size, positives = 10, 10 * int(RARE_ROWS_PER_COLUMN)
-        seen, label = run(LogisticRegression(**QUICK), 1000, size, positives, monkeypatch, seed)
+        seen, label = run(LogisticInRounds(**QUICK), 1000, size, positives, monkeypatch, seed)
         sums = label_sums(seen)[0]
-        slack = 2.5 * LogisticRegression().label_noise * np.sqrt(1000)
+        slack = 2.5 * LogisticInRounds().label_noise * np.sqrt(1000)
         solved = read(seen, sums, positives, slack=slack, seconds=seconds)
         scores = read_out(seen.columns, sums)
         best = np.argsort(-scores)[:positives]

@@ -70,7 +70,10 @@ def views_of(parts, budget_for):
     """B's part of the scores of every job that B took part in to the end, (rows, jobs)."""
     views = []
     for number, l2 in enumerate(PENALTIES):
-        model, budget = LogisticRegression(l2=float(l2), refine=0), budget_for(f"job {number}")
+        model, budget = (
+            LogisticRegression(l2=float(l2), refine=0, protocol="rounds"),
+            budget_for(f"job {number}"),
+        )
         try:
             shares = run(
                 {p: partial(model.train, part=parts.get(p), roles=ROLES) for p in "BCK"}, budget

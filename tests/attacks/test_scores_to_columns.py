@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.attacks.linear_views import LABEL, federation, recover_columns, watch
+from tests.estimators.linear_cases import LogisticInRounds
 from vfsl.estimators import LogisticRegression
 
 EXACT = {"refine": 4, "look_noise": 0.0, "label_noise": 0.0}
@@ -25,7 +26,7 @@ def views(monkeypatch, classes, penalties=(1e-3,), **settings):
         for job, penalty in enumerate(penalties):
             # Noise is fresh in every job: a private generator for each.
             fed = federation(frames, label, seed=job)
-            LogisticRegression(l2=penalty, **settings).fit(fed, LABEL).decision_function(fed)
+            LogisticInRounds(l2=penalty, **settings).fit(fed, LABEL).decision_function(fed)
     looks, predictions = seen["C"].looks, np.hstack(seen["C"].predictions)
     return looks, predictions, seen["B"].columns, frames["C"]
 
@@ -61,14 +62,16 @@ def test_looks_of_classes_and_jobs_add_little_to_their_predictions(classes, pena
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_training_on_shares_shows_the_label_holder_no_score(classes):
-    """What it gets are its own weights; scores come by predictions only, which are counted."""
+    """Scores come by predictions only, which are counted; own weights if they are asked for."""
     frames, label = people(classes)
     fed = federation(frames, label, scheme="auto")
-    model = LogisticRegression(rare_rows_per_column=0).fit(fed, LABEL)
-    shown = [one for one in fed.transcript.releases if one.receiver == "C"]
     size = frames["C"].shape[1] + 1
     outputs = 1 if classes == 2 else classes
+    LogisticRegression(rare_rows_per_column=0, weights="own").fit(fed, LABEL)
+    shown = [one for one in fed.transcript.releases if one.receiver == "C"]
     assert {(one.what, one.numbers) for one in shown} == {("own weights", size * outputs)}
+    model = LogisticRegression().fit(fed, LABEL)
+    assert not fed.transcript.releases
     model.predict_proba(fed)
     counted = [one for one in fed.transcript.releases if one.what == "total scores"]
     assert [one.counted for one in counted] == [len(label) * outputs]
@@ -80,7 +83,7 @@ def test_two_jobs_of_one_federation_have_noise_of_their_own(monkeypatch):
     fed = federation(frames, label)
     with watch(monkeypatch) as seen:
         for penalty in (0.001, 0.3):
-            LogisticRegression(l2=penalty, refine=1).fit(fed, LABEL)
+            LogisticInRounds(l2=penalty, refine=1).fit(fed, LABEL)
     one, other = seen["C"].looks
     columns = np.column_stack([seen["B"].columns, np.ones(len(label))])
     difference = one - other

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tests.attacks.linear_views import LABEL, federation, label_sums, watch
+from tests.estimators.linear_cases import LinearInRounds, LogisticInRounds
 from vfsl.errors import DataError
-from vfsl.estimators import LinearRegression, LogisticRegression, linear
+from vfsl.estimators import linear
 
 ROWS = 600
 
@@ -34,20 +35,20 @@ def attack(model, asked, monkeypatch, share=0.4):
 def test_exact_gradients_read_a_row_for_each_column(monkeypatch):
     """The control: one row of each ten in one run, so all of them in ten."""
     asked = np.arange(0, ROWS, 10)
-    model = LogisticRegression(
+    model = LogisticInRounds(
         refine=0, max_rounds=1, rare_rows_per_column=0, label_noise=0.0, tolerance=0.0
     )
     guess, truth = attack(model, asked, monkeypatch)
     assert (guess == truth).all()
 
 
-@pytest.mark.parametrize("kind", [LogisticRegression, LinearRegression])
+@pytest.mark.parametrize("kind", [LogisticInRounds, LinearInRounds])
 def test_more_rows_than_one_in_ten_are_refused(kind, monkeypatch):
     with pytest.raises(DataError, match="would reveal single rows"):
         attack(kind(max_rounds=1), np.arange(0, ROWS, 9), monkeypatch)
 
 
-@pytest.mark.parametrize("kind", [LogisticRegression, LinearRegression])
+@pytest.mark.parametrize("kind", [LogisticInRounds, LinearInRounds])
 def test_fewer_rare_rows_than_two_per_column_are_refused(kind, monkeypatch):
     with pytest.raises(DataError, match="which rows these are"):
         attack(kind(max_rounds=1), np.arange(0, ROWS, 10), monkeypatch, share=0.15)
@@ -56,10 +57,8 @@ def test_fewer_rare_rows_than_two_per_column_are_refused(kind, monkeypatch):
 def test_labels_hidden_in_one_column_are_not_read(monkeypatch):
     """Powers of two in one column would spell the labels of a whole group; noise blurs them."""
     found = {}
-    for noise in (0.0, LogisticRegression().label_noise):
-        model = LogisticRegression(
-            refine=0, max_rounds=1, rare_rows_per_column=0, label_noise=noise
-        )
+    for noise in (0.0, LogisticInRounds().label_noise):
+        model = LogisticInRounds(refine=0, max_rounds=1, rare_rows_per_column=0, label_noise=noise)
         guess, truth = spell(model, monkeypatch)
         found[noise] = (guess == truth).mean()
     assert found.pop(0.0) == 1.0

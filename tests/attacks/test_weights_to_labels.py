@@ -1,7 +1,8 @@
 """A feature holder reads labels from what a training on shares shows it: its own weights, or none.
 
-Own weights are the result, and tell about labels as every result does: where rare rows are many
-enough and labels carry noise, no more than a lean. Shared weights tell nothing.
+By default weights stay shared, and tell nothing, whatever rows are rare. Own weights, if they are
+asked for, tell about labels as every result does: where rare rows are many enough and labels carry
+noise, no more than a lean.
 """
 
 import numpy as np
@@ -17,7 +18,7 @@ from vfsl.crypto.words import to_signed
 from vfsl.errors import DataError
 from vfsl.estimators import LogisticRegression, linear
 
-OPEN = {"rare_rows_per_column": 0.0, "label_noise": 0.0}
+OPEN = {"weights": "own", "rare_rows_per_column": 0.0, "label_noise": 0.0}
 
 
 def people(rows, size, positives, seed=0):
@@ -59,16 +60,25 @@ def test_rare_labels_are_read_from_exact_weights_where_the_rule_and_the_noise_ar
     assert label[found].mean() >= 0.8
 
 
-def test_by_default_few_rare_rows_are_refused():
+def test_with_own_weights_few_rare_rows_are_refused():
     with pytest.raises(DataError, match="its weights could tell it which rows these are"):
-        run(LogisticRegression(), 1000, 60, 5)
+        run(LogisticRegression(weights="own"), 1000, 60, 5)
 
 
-def test_shared_weights_tell_nothing():
+def test_by_default_rare_labels_are_not_read_and_nothing_is_refused():
+    """The control's table: 5 rare rows and 60 columns. B sees its pieces, which are uniform."""
+    columns, pieces, label = run(LogisticRegression(), 1000, 60, 5)
+    found = solve_labels(columns, guess_sums(columns, pieces, 5), 5, slack=0.2, seconds=3)
+    assert label[found].sum() <= 1  # by chance two: 2e-4
+    best = np.argsort(-(columns @ pieces))[:5]
+    assert label[best].sum() <= 1
+
+
+def test_by_default_weights_do_not_even_lean():
     """40 rare rows and 30 columns: with own weights this would be refused."""
     found, scores = [], []
     for seed in range(3):
-        columns, pieces, label = run(LogisticRegression(weights="shared"), 600, 30, 40, seed)
+        columns, pieces, label = run(LogisticRegression(), 600, 30, 40, seed)
         found.append(label[np.argsort(-(columns @ pieces))[:40]].mean())
         scores.append(roc_auc_score(label, columns @ pieces))
     assert np.mean(found) < 40 / 600 + 0.1  # four deviations
@@ -79,7 +89,7 @@ def test_where_own_weights_are_allowed_they_are_no_more_than_a_lean():
     """2 rare rows per column, labels with noise: solving does not beat the fitted scores."""
     solved, leaning = [], []
     for seed in range(3):
-        columns, weights, label = run(LogisticRegression(), 1000, 10, 20, seed)
+        columns, weights, label = run(LogisticRegression(weights="own"), 1000, 10, 20, seed)
         sums = guess_sums(columns, weights, 20)
         solved.append(label[solve_labels(columns, sums, 20, slack=1.0, seconds=5)].mean())
         leaning.append(label[np.argsort(-(columns @ weights))[:20]].mean())
@@ -116,13 +126,13 @@ def lie_with_unit_vectors(model, asked, monkeypatch, rows=600):
 def test_own_weights_are_capped_at_one_row_in_ten(monkeypatch):
     """Each weight is one number: so many rows can be read, by a party that lies, and no more."""
     asked = np.arange(0, 600, 15)
-    guess, label = lie_with_unit_vectors(LogisticRegression(), asked, monkeypatch)
+    own = LogisticRegression(weights="own")
+    guess, label = lie_with_unit_vectors(own, asked, monkeypatch)
     assert (guess == label[asked]).mean() > 0.9  # the control: the attack is a good one
     with pytest.raises(DataError, match="its weights would reveal single rows"):
-        lie_with_unit_vectors(LogisticRegression(), np.arange(0, 600, 9), monkeypatch)
+        lie_with_unit_vectors(own, np.arange(0, 600, 9), monkeypatch)
 
 
-def test_shared_weights_end_it(monkeypatch):
-    model = LogisticRegression(weights="shared")
-    guess, label = lie_with_unit_vectors(model, np.arange(0, 600, 6), monkeypatch)
+def test_the_default_ends_it(monkeypatch):
+    guess, label = lie_with_unit_vectors(LogisticRegression(), np.arange(0, 600, 6), monkeypatch)
     assert abs((guess == label[np.arange(0, 600, 6)]).mean() - 0.5) < 0.2  # four deviations

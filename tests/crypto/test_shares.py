@@ -454,8 +454,8 @@ def test_waves_refuse_what_they_cannot_do():
             session.waves([(x, v)], frequencies, period=40, bits=14, width=48)
     with pytest.raises(ConfigError, match="48 bits"):
         session.waves([(x, v)], (1,), period=48, bits=14, width=48)
-    with pytest.raises(ConfigError, match="multiple of 8"):
-        session.waves([(x, v)], (1,), period=36, bits=14, width=48)
+    with pytest.raises(ConfigError, match="from 8 to 64 bits"):
+        session.waves([(x, v)], (1,), period=7, bits=14, width=48)
     waves = session.waves([(x, v)], (1,), period=40, bits=14, width=32)
     with pytest.raises(BoundExceeded):
         waves.sum(14, sines=(9.0,))  # 9 · 2^28 does not fit into 32 bits
@@ -520,11 +520,11 @@ def test_an_owner_keeps_its_bound():
         assert "101" not in str(caught.value)
 
 
-@pytest.mark.parametrize("width", [0, 7, 36, 63, 72])
+@pytest.mark.parametrize("width", [0, 7, 65, 72])
 def test_other_widths_are_refused(width):
     session = Session.plain()
     for make in (session.share, session.private):
-        with pytest.raises(ConfigError, match="multiple of 8"):
+        with pytest.raises(ConfigError, match="from 8 to 64 bits"):
             make("A", np.array([[1]]), (1, 1), width)
 
 
@@ -659,7 +659,7 @@ def test_parties_in_their_own_processes_behind_seals():
         (lambda s, x, v, w: x.T @ x, 0),
         (lambda s, x, v, w: v.truncate(20), 3),
         (lambda s, x, v, w: v.truncate(24), 3),
-        (lambda s, x, v, w: v.truncate(25), 4),
+        (lambda s, x, v, w: v.truncate(25), 3),
         (lambda s, x, v, w: v.below_zero(), 4),
         (lambda s, x, v, w: s.waves([(x, v)], (1,), period=32, bits=9, width=32).sum(9), 2),
     ],

@@ -60,9 +60,19 @@ def complete(**more):
             train("logistic", protocol="rounds", look_noise=0.0),
             ["gradients", "training scores", "exact training scores", "predictions"],
         ),
-        (train("logistic", label_noise=0.0), ["rare labels", "predictions"]),
-        (train("linear", rare_rows_per_column=1.0), ["rare labels", "predictions"]),
-        (train("linear", rare_rows_per_column=8.0), ["predictions"]),
+        (train("logistic", label_noise=0.0), ["predictions"]),
+        (
+            train("logistic", weights="own", label_noise=0.0),
+            ["own weights", "rare labels", "predictions"],
+        ),
+        (
+            train("linear", weights="own", rare_rows_per_column=1.0),
+            ["own weights", "rare labels", "predictions"],
+        ),
+        (
+            train("linear", weights="own", rare_rows_per_column=8.0),
+            ["own weights", "predictions"],
+        ),
         (train("xgb"), ["tree partitions", "predictions"]),
         (pu(), ["reliable positives"]),
         (pu(base="rf"), ["tree partitions", "reliable positives"]),

@@ -7,7 +7,11 @@ import pandas as pd
 
 from vfsl.channel import run_together
 from vfsl.data import PartyTable
-from vfsl.estimators import Part, Roles
+from vfsl.estimators import LinearRegression, LogisticRegression, Part, Roles
+
+# The models as the literature trains them, with gradients and scores opened.
+LinearInRounds = partial(LinearRegression, protocol="rounds")
+LogisticInRounds = partial(LogisticRegression, protocol="rounds")
 
 PLAIN = Roles("C", ("B",), "K", "plain")
 PAILLIER = Roles("C", ("B",), "K", "paillier", 112)

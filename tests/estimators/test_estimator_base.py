@@ -85,8 +85,10 @@ def test_who_takes_part_and_what_is_kept():
     assert XGB(keys="label-holder").work(1) == "trees without a key holder"
     assert [kind.keeps_checkpoints for kind in (LogisticRegression, LGB)] == [False, True]
     assert LinearRegression().work(2) == "linear"
-    assert LinearRegression().work(1, weighted=True) == "linear rounds"
-    assert LinearRegression().work(2, weighted=True) == "linear rounds of many"
+    assert LinearRegression().work(2, weighted=True) == "linear"
+    least = LinearRegression(protocol="rounds")
+    assert least.work(1, weighted=True) == "linear rounds"
+    assert least.work(2, weighted=True) == "linear rounds of many"
     assert LogisticRegression().work(2, weighted=True) == "linear"
     rounds = LogisticRegression(protocol="rounds")
     assert [rounds.work(count) for count in (1, 2)] == ["linear rounds", "linear rounds of many"]
@@ -97,7 +99,12 @@ def test_who_takes_part_and_what_is_kept():
     [
         (LinearRegression(), []),
         (LinearRegression(solver="one-shot"), ["cross-gram"]),
-        (LinearRegression(rare_rows_per_column=1.0), ["rare labels"]),
+        (LinearRegression(weights="own"), ["own weights"]),
+        (LinearRegression(rare_rows_per_column=1.0), []),
+        (
+            LinearRegression(weights="own", rare_rows_per_column=1.0),
+            ["own weights", "rare labels"],
+        ),
         (LogisticRegression(), []),
         (LogisticRegression(protocol="rounds"), ["gradients", "training scores"]),
         (LogisticRegression(protocol="rounds", refine=0), ["gradients"]),
@@ -105,9 +112,9 @@ def test_who_takes_part_and_what_is_kept():
             LogisticRegression(protocol="rounds", look_noise=0.0),
             ["gradients", "training scores", "exact training scores"],
         ),
-        (LogisticRegression(label_noise=0.0), ["rare labels"]),
+        (LogisticRegression(weights="own", label_noise=0.0), ["own weights", "rare labels"]),
         (BagLogistic(), []),
-        (BagLogistic(rare_rows_per_column=0.5), ["rare labels"]),
+        (BagLogistic(protocol="rounds", rare_rows_per_column=0.5), ["gradients", "rare labels"]),
         (XGB(), ["tree partitions"]),
     ],
 )

@@ -14,6 +14,8 @@ from tests.estimators.linear_cases import (
     EXACT,
     PAILLIER,
     PLAIN,
+    LinearInRounds,
+    LogisticInRounds,
     classes,
     fitted,
     in_units,
@@ -26,7 +28,7 @@ from tests.estimators.linear_cases import (
 from vfsl.channel import run_together
 from vfsl.data import PartyTable
 from vfsl.errors import BoundExceeded, ConfigError, DataError
-from vfsl.estimators import LinearRegression, LogisticRegression, Roles
+from vfsl.estimators import Roles
 from vfsl.estimators.linear import touching_quadratic
 from vfsl.estimators.privacy import Rarest, find_rarest_class, find_rarest_number
 
@@ -37,7 +39,7 @@ from vfsl.estimators.privacy import Rarest, find_rarest_class, find_rarest_numbe
 def test_predictions_equal_pooled_least_squares(parties):
     made, target = tables(parties=parties)
     roles = Roles("C", parties, "K", "plain")
-    shares, found = fitted(LinearRegression(), parts_of(made, target), roles)
+    shares, found = fitted(LinearInRounds(), parts_of(made, target), roles)
     matrix = pooled_matrix(made)
     reference = PooledLeastSquares().fit(matrix, target).predict(matrix)
     np.testing.assert_allclose(in_units(found, shares["C"]), reference, atol=1e-5)
@@ -48,7 +50,7 @@ def test_predictions_equal_pooled_least_squares(parties):
 
 def test_ridge_equals_the_pooled_ridge():
     made, target = tables()
-    shares, found = fitted(LinearRegression(l2=0.3), parts_of(made, target))
+    shares, found = fitted(LinearInRounds(l2=0.3), parts_of(made, target))
     matrix = pooled_matrix(made)
     reference = Ridge(alpha=0.3 * len(target)).fit(matrix, target).predict(matrix)
     np.testing.assert_allclose(in_units(found, shares["C"]), reference, atol=1e-5)
@@ -59,7 +61,7 @@ def test_row_weights_equal_pooled_row_weights(parties):
     made, target = tables(parties=parties)
     weights = np.random.default_rng(0).uniform(0, 3, size=240)
     roles = Roles("C", parties, "K", "plain")
-    shares, found = fitted(LinearRegression(), parts_of(made, target, weights=weights), roles)
+    shares, found = fitted(LinearInRounds(), parts_of(made, target, weights=weights), roles)
     matrix = pooled_matrix(made)
     reference = PooledLeastSquares().fit(matrix, target, sample_weight=weights).predict(matrix)
     tolerance = 1e-5 if len(parties) == 1 else 2e-4  # products of ciphertexts are coarser
@@ -70,7 +72,7 @@ def test_row_weights_equal_pooled_row_weights(parties):
 def test_logistic_equals_the_pooled_one(seed):
     made, target = tables(rows=400, seed=seed)
     label = classes(target)
-    model = LogisticRegression(l2=0.01, refine=30, max_rounds=600, tolerance=1e-5, **EXACT)
+    model = LogisticInRounds(l2=0.01, refine=30, max_rounds=600, tolerance=1e-5, **EXACT)
     _, found = fitted(model, parts_of(made, label))
     matrix = pooled_matrix(made)
     pooled = PooledLogistic(C=1 / (0.01 * 400), tol=1e-8, max_iter=5000).fit(matrix, label)
@@ -82,7 +84,7 @@ def test_degree_one_is_the_weighted_least_squares_of_the_literature():
     made, target = tables()
     label = classes(target)
     _, found = fitted(
-        LogisticRegression(l2=0.0, refine=0, max_rounds=100, tolerance=1e-7, **EXACT),
+        LogisticInRounds(l2=0.0, refine=0, max_rounds=100, tolerance=1e-7, **EXACT),
         parts_of(made, label),
     )
     matrix = pooled_matrix(made)
@@ -93,7 +95,7 @@ def test_degree_one_is_the_weighted_least_squares_of_the_literature():
 def test_multi_class_equals_the_pooled_softmax():
     made, target = tables(rows=400)
     label = classes(target, 3)
-    model = LogisticRegression(l2=0.01, refine=25, max_rounds=400, tolerance=1e-4, **EXACT)
+    model = LogisticInRounds(l2=0.01, refine=25, max_rounds=400, tolerance=1e-4, **EXACT)
     shares, found = fitted(model, parts_of(made, label))
     matrix = pooled_matrix(made)
     pooled = PooledLogistic(C=1 / (0.01 * 400), tol=1e-8, max_iter=5000).fit(matrix, label)
@@ -105,7 +107,7 @@ def test_multi_class_equals_the_pooled_softmax():
 def test_class_weights_balance():
     made, target = tables(rows=400)
     label = (target > np.quantile(target, 0.85)).astype(int)
-    model = LogisticRegression(
+    model = LogisticInRounds(
         l2=0.01, refine=30, max_rounds=600, tolerance=1e-5, class_weight="balanced", **EXACT
     )
     _, found = fitted(model, parts_of(made, label))
@@ -119,7 +121,7 @@ def test_class_weights_balance():
 def test_defaults_come_close_to_the_pooled_model():
     made, target = tables(rows=600, seed=4)
     label = classes(target)
-    _, found = fitted(LogisticRegression(), parts_of(made, label))
+    _, found = fitted(LogisticInRounds(), parts_of(made, label))
     matrix = pooled_matrix(made)
     pooled = PooledLogistic(C=1 / (1e-3 * 600), max_iter=5000).fit(matrix, label)
     gap = roc_auc_score(label, pooled.decision_function(matrix)) - roc_auc_score(label, found[:, 0])
@@ -130,7 +132,7 @@ def test_batched_models_equal_single_ones_in_the_same_rounds():
     made, target = tables(rows=300)
     label = classes(target)
     weights = np.random.default_rng(1).poisson(1.0, size=(300, 4)).astype(float)
-    model = LogisticRegression(refine=0, max_rounds=30)
+    model = LogisticInRounds(refine=0, max_rounds=30)
     together, found = fitted(model, parts_of(made, label, weights=weights))
     most = 0
     for bag in range(4):
@@ -143,7 +145,7 @@ def test_batched_models_equal_single_ones_in_the_same_rounds():
 def test_several_targets_at_once():
     made, target = tables()
     both = np.column_stack([target, -2 * target + 1])
-    shares, found = fitted(LinearRegression(), parts_of(made, both))
+    shares, found = fitted(LinearInRounds(), parts_of(made, both))
     first = found * shares["C"].state["scale"] + shares["C"].state["mean"]
     np.testing.assert_allclose(first[:, 1], -2 * first[:, 0] + 1, atol=1e-4)
 
@@ -154,7 +156,7 @@ def test_row_order_and_unknown_labels():
     rows = np.random.default_rng(1).permutation(240)[:200]
     partly = target[rows].astype(object)
     partly[:30] = None
-    shares, found = fitted(LinearRegression(), parts_of(made, partly, rows))
+    shares, found = fitted(LinearInRounds(), parts_of(made, partly, rows))
     matrix = pooled_matrix(made)[rows]
     reference = PooledLeastSquares().fit(matrix[30:], target[rows][30:]).predict(matrix)
     np.testing.assert_allclose(in_units(found, shares["C"]), reference, atol=1e-5)
@@ -166,15 +168,15 @@ def test_row_order_and_unknown_labels():
 @pytest.mark.parametrize(
     ("model", "weighted"),
     [
-        (LinearRegression(l2=0.01, max_rounds=3), False),
-        (LinearRegression(l2=0.01, max_rounds=2), True),
-        (LogisticRegression(refine=1, max_rounds=4), False),
+        (LinearInRounds(l2=0.01, max_rounds=3), False),
+        (LinearInRounds(l2=0.01, max_rounds=2), True),
+        (LogisticInRounds(refine=1, max_rounds=4), False),
     ],
     ids=["linear", "weighted", "logistic"],
 )
 def test_same_weights_under_every_scheme_bit_for_bit(model, weighted):
     made, target = tables(rows=130)
-    label = classes(target) if isinstance(model, LogisticRegression) else target
+    label = classes(target) if model.name == "logistic" else target
     weights = np.linspace(0.2, 2, 130) if weighted else None
     parts = parts_of(made, label, weights=weights)
     plain = train(model, parts)
@@ -189,7 +191,7 @@ def test_same_weights_under_every_scheme_bit_for_bit(model, weighted):
 
 def test_same_weights_on_every_channel():
     made, target = tables(rows=130)
-    parts, model = parts_of(made, target), LinearRegression(max_rounds=4)
+    parts, model = parts_of(made, target), LinearInRounds(max_rounds=4)
     reference = train(model, parts)
     for how in ({"on": "processes"}, {"sealed": True}):
         shares = train(model, parts, **how)
@@ -202,17 +204,17 @@ def test_same_weights_on_every_channel():
 @pytest.mark.parametrize(
     ("model", "weights"),
     [
-        (LinearRegression(max_rounds=2), np.linspace(0.2, 2, 130)),
+        (LinearInRounds(max_rounds=2), np.linspace(0.2, 2, 130)),
         # Two bags at once: some rows weigh nothing, some weigh much more than the average.
-        (LinearRegression(max_rounds=1), np.random.default_rng(5).poisson(0.5, size=(130, 2))),
-        (LogisticRegression(refine=1, max_rounds=1), None),
+        (LinearInRounds(max_rounds=1), np.random.default_rng(5).poisson(0.5, size=(130, 2))),
+        (LogisticInRounds(refine=1, max_rounds=1), None),
     ],
     ids=["weighted", "bags", "logistic"],
 )
 def test_several_weighted_holders_agree_bit_for_bit(model, weights):
     """Weights of several holders' residuals are element-wise products of ciphertexts."""
     made, target = tables(rows=130, parties=("B", "D"))
-    label = classes(target) if isinstance(model, LogisticRegression) else target
+    label = classes(target) if model.name == "logistic" else target
     parts = parts_of(made, label, weights=None if weights is None else weights.astype(float))
     roles = [Roles("C", ("B", "D"), "K", name, 112) for name in ("plain", "paillier", "bfv")]
     plain, *encrypted = (train(model, parts, role) for role in roles)
@@ -254,7 +256,7 @@ def test_nearly_certain_rows_keep_a_least_curvature():
 def test_too_many_columns_for_the_rows_are_refused():
     made, target = tables(rows=40)
     with pytest.raises(DataError, match=r"6 encoded columns .* only 40 .* at least 60"):
-        train(LinearRegression(), parts_of(made, target))
+        train(LinearInRounds(), parts_of(made, target))
 
 
 def test_rare_classes_are_refused_and_their_number_is_not_told():
@@ -263,11 +265,11 @@ def test_rare_classes_are_refused_and_their_number_is_not_told():
     sentence = r"'B' has 6 encoded columns but fewer than 12 .* the class '1'.*rare_rows_per_column"
     for solver in ({}, {"solver": "one-shot", "refine": 0}):
         with pytest.raises(DataError, match=sentence) as raised:
-            train(LogisticRegression(**solver), parts_of(made, label))
+            train(LogisticInRounds(**solver), parts_of(made, label))
         assert "9" not in str(raised.value)
     with pytest.raises(DataError, match=r"fewer than 12 .* another value"):
-        train(LinearRegression(), parts_of(made, label))
-    train(LogisticRegression(rare_rows_per_column=1, max_rounds=3), parts_of(made, label))
+        train(LinearInRounds(), parts_of(made, label))
+    train(LogisticInRounds(rare_rows_per_column=1, max_rounds=3), parts_of(made, label))
 
 
 def test_each_class_counts_against_the_rest_and_each_model_by_its_rows():
@@ -292,21 +294,21 @@ def test_too_few_labels_are_refused():
     made, target = tables()
     target[1:] = np.nan
     with pytest.raises(DataError, match="1 aligned rows with a known label"):
-        train(LinearRegression(), parts_of(made, target))
+        train(LinearInRounds(), parts_of(made, target))
 
 
 def test_one_class_is_refused():
     made, _ = tables()
     with pytest.raises(DataError, match="at least two classes"):
-        train(LogisticRegression(), parts_of(made, np.ones(240)))
+        train(LogisticInRounds(), parts_of(made, np.ones(240)))
 
 
 def test_a_text_target_of_a_regression_is_refused():
     made, target = tables()
     words = np.where(target > 40, "high", "low").astype(object)
     with pytest.raises(DataError, match="expected numbers"):
-        train(LinearRegression(), parts_of(made, words))
-    assert train(LogisticRegression(), parts_of(made, words))["C"].state["classes"] == [
+        train(LinearInRounds(), parts_of(made, words))
+    assert train(LogisticInRounds(), parts_of(made, words))["C"].state["classes"] == [
         "high",
         "low",
     ]
@@ -315,10 +317,10 @@ def test_a_text_target_of_a_regression_is_refused():
 def test_noise_repeats_with_the_generators_and_only_with_them():
     made, target = tables()
     parts = parts_of(made, classes(target))
-    one, same, other = (train(LogisticRegression(), parts, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (train(LogisticInRounds(), parts, seed=seed) for seed in (1, 1, 2))
     assert one["B"].state == same["B"].state
     assert one["B"].state != other["B"].state
-    exact = [train(LogisticRegression(**EXACT), parts, seed=seed)["B"].state for seed in (1, 2)]
+    exact = [train(LogisticInRounds(**EXACT), parts, seed=seed)["B"].state for seed in (1, 2)]
     assert exact[0] == exact[1]
 
 
@@ -326,7 +328,7 @@ def test_without_a_generator_noise_comes_from_the_operating_system():
     made, target = tables()
     parts = parts_of(made, classes(target))
     jobs = {
-        party: partial(LogisticRegression().train, part=parts.get(party), roles=PLAIN)
+        party: partial(LogisticInRounds().train, part=parts.get(party), roles=PLAIN)
         for party in PLAIN.everyone
     }
     assert run_together(jobs)["B"].state != run_together(jobs)["B"].state
@@ -335,7 +337,7 @@ def test_without_a_generator_noise_comes_from_the_operating_system():
 def test_separable_data_end_with_finite_weights():
     made, _ = tables()
     label = (made["B"].frame["B0"] > 0).astype(int).to_numpy()
-    _, found = fitted(LogisticRegression(l2=1e-3), parts_of(made, label))
+    _, found = fitted(LogisticInRounds(l2=1e-3), parts_of(made, label))
     assert np.isfinite(found).all()
     assert roc_auc_score(label, found[:, 0]) > 0.99
 
@@ -344,11 +346,11 @@ def test_constant_target_constant_columns_and_no_columns_are_defined():
     made, _ = tables()
     frame = made["B"].to_frame().assign(B0=1.0)
     made["B"] = PartyTable.from_frame(frame, party="B", id="id")
-    shares, found = fitted(LinearRegression(), parts_of(made, np.full(240, 7.0)))
+    shares, found = fitted(LinearInRounds(), parts_of(made, np.full(240, 7.0)))
     np.testing.assert_allclose(in_units(found, shares["C"]), 7.0, atol=1e-6)
     made, target = tables()
     made["B"] = made["B"].without(made["B"].columns)
-    shares, found = fitted(LinearRegression(), parts_of(made, target))
+    shares, found = fitted(LinearInRounds(), parts_of(made, target))
     matrix = pooled_matrix({"C": made["C"]})
     reference = PooledLeastSquares().fit(matrix, target).predict(matrix)
     np.testing.assert_allclose(in_units(found, shares["C"]), reference, atol=1e-5)
@@ -359,35 +361,35 @@ def test_extreme_targets_and_weights_are_refused_before_they_wrap():
     target = np.zeros(20_000)
     target[0] = 1e9  # 141 standard deviations: outside the fixed-point range
     with pytest.raises(BoundExceeded):
-        train(LinearRegression(rare_rows_per_column=0), parts_of(made, target))
+        train(LinearInRounds(rare_rows_per_column=0), parts_of(made, target))
     weights = np.ones(20_000)
     weights[0] = 1e5
     with pytest.raises(BoundExceeded, match="64 times the average"):
-        train(LinearRegression(), parts_of(made, np.arange(20_000.0), weights=weights))
+        train(LinearInRounds(), parts_of(made, np.arange(20_000.0), weights=weights))
 
 
 @pytest.mark.parametrize("bad", [np.full(240, -1.0), np.full(240, np.nan), np.zeros(240)])
 def test_bad_row_weights(bad):
     made, target = tables()
     with pytest.raises(DataError, match="Row weights"):
-        train(LinearRegression(), parts_of(made, target, weights=bad))
+        train(LinearInRounds(), parts_of(made, target, weights=bad))
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "value"),
     [
-        (LinearRegression, "l2", -1.0),
-        (LinearRegression, "max_rounds", 0),
-        (LogisticRegression, "tolerance", -1.0),
-        (LogisticRegression, "refine", -1),
-        (LogisticRegression, "look_noise", -0.1),
-        (LogisticRegression, "label_noise", np.nan),
-        (LinearRegression, "rare_rows_per_column", -1),
-        (LogisticRegression, "class_weight", "heavy"),
+        (LinearInRounds, "l2", -1.0),
+        (LinearInRounds, "max_rounds", 0),
+        (LogisticInRounds, "tolerance", -1.0),
+        (LogisticInRounds, "refine", -1),
+        (LogisticInRounds, "look_noise", -0.1),
+        (LogisticInRounds, "label_noise", np.nan),
+        (LinearInRounds, "rare_rows_per_column", -1),
+        (LogisticInRounds, "class_weight", "heavy"),
     ],
 )
 def test_parameters_are_checked(kind, name, value):
-    with pytest.raises(ConfigError, match=f"The {name} parameter of {kind.__name__}"):
+    with pytest.raises(ConfigError, match=f"The {name} parameter of {kind.func.__name__}"):
         kind(**{name: value}).check()
 
 

@@ -3,14 +3,22 @@
 import numpy as np
 import pytest
 
-from tests.estimators.linear_cases import PAILLIER, PLAIN, classes, parts_of, scores, tables, train
+from tests.estimators.linear_cases import (
+    PAILLIER,
+    PLAIN,
+    LinearInRounds,
+    LogisticInRounds,
+    classes,
+    parts_of,
+    scores,
+    tables,
+    train,
+)
 from vfsl.channel import Transcript, wire
 from vfsl.crypto import make_scheme
 from vfsl.data import PartyTable
 from vfsl.errors import ProtocolError
 from vfsl.estimators import (
-    LinearRegression,
-    LogisticRegression,
     Roles,
     exchange,
     least_squares,
@@ -21,7 +29,7 @@ from vfsl.estimators.exchange import SCORE_BITS, load_array
 
 def views(made, target, model=None, roles=PLAIN, weights=None):
     transcript = Transcript(keep_views=True)
-    model = model or LinearRegression(max_rounds=3, tolerance=0.0)
+    model = model or LinearInRounds(max_rounds=3, tolerance=0.0)
     parts = parts_of(made, target, weights=weights)
     shares = train(model, parts, roles, transcript=transcript)
     scores(model, parts, shares, roles, transcript=transcript)
@@ -72,7 +80,7 @@ def test_a_feature_holder_reads_nothing_of_labels_and_weights_but_steps():
     """Not even which or how many rows have weight: bags stay at the label holder."""
     made, target = tables()
     label = classes(target)
-    model = LogisticRegression(refine=0, max_rounds=3, tolerance=0.0)
+    model = LogisticInRounds(refine=0, max_rounds=3, tolerance=0.0)
     bag, other_bag = np.zeros(240), np.zeros(240)
     bag[:120], other_bag[60:200] = 1.0, 2.0  # other rows, and another number of them
     first = views(made, label, model, weights=bag)
@@ -90,8 +98,8 @@ def test_a_feature_holder_reads_nothing_of_labels_and_weights_but_steps():
 def test_refinement_is_the_only_time_the_label_holder_sees_scores():
     made, target = tables()
     label = classes(target)
-    strict = views(made, label, LogisticRegression(refine=0, max_rounds=3))
-    refined = views(made, label, LogisticRegression(refine=2, max_rounds=6))
+    strict = views(made, label, LogisticInRounds(refine=0, max_rounds=3))
+    refined = views(made, label, LogisticInRounds(refine=2, max_rounds=6))
     opened = [
         sum(e.message == "opened total" and "/fit/" in e.name for e in view.entries)
         for view in (strict, refined)
@@ -102,7 +110,7 @@ def test_refinement_is_the_only_time_the_label_holder_sees_scores():
 @pytest.mark.parametrize(("noise", "words"), [(0.1, "with noise of 0.1 logits"), (0.0, "exact")])
 def test_the_ledger_says_how_exact_a_look_is(noise, words):
     made, target = tables()
-    model = LogisticRegression(refine=1, max_rounds=4, look_noise=noise)
+    model = LogisticInRounds(refine=1, max_rounds=4, look_noise=noise)
     view = views(made, classes(target), model)
     facts = {e.fact for e in view.entries if e.message == "opened total" and "/fit/" in e.name}
     (fact,) = facts
@@ -115,7 +123,7 @@ def test_feature_holders_add_the_noise_of_a_look_themselves():
     made, target = tables()
     found = {}
     for noise in (0.0, 0.1):
-        model = LogisticRegression(refine=1, max_rounds=4, look_noise=noise, label_noise=0.0)
+        model = LogisticInRounds(refine=1, max_rounds=4, look_noise=noise, label_noise=0.0)
         sights = views(made, classes(target), model).sights
         (body,) = [s.body for s in sights if s.name.endswith("fit/stage 0/scores")]
         found[noise] = open_plain(body) / 2**SCORE_BITS
@@ -162,7 +170,7 @@ def test_markers_never_cross():
 def test_prediction_opens_only_the_total():
     made, target = tables(parties=("B", "D"))
     roles = Roles("C", ("B", "D"), "K", "plain")
-    parts, model = parts_of(made, target), LinearRegression()
+    parts, model = parts_of(made, target), LinearInRounds()
     shares = train(model, parts, roles)
     transcript = Transcript()
     scores(model, parts, shares, roles, transcript=transcript)
@@ -175,7 +183,7 @@ def test_prediction_opens_only_the_total():
 def test_the_key_holder_opens_uniform_values(roles):
     """Chi-square over the low byte of everything it returns, in many rounds of one gradient."""
     made, target = tables(rows=130)
-    transcript = views(made, target, LinearRegression(max_rounds=6, tolerance=0.0), roles)
+    transcript = views(made, target, LinearInRounds(max_rounds=6, tolerance=0.0), roles)
     bodies = [s.body for s in transcript.sights if s.sender == "K" and s.kind == "masked"]
     # The masked numbers fill the tail of each message; its last eight bytes are one of them.
     tail = np.array([list(body[-8:-1]) for body in bodies]).ravel()

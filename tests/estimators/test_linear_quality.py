@@ -103,7 +103,7 @@ def accuracy(truth, model, rows):
 def test_logistic_auc_is_the_pooled_one(name):
     gaps = compare(
         name,
-        lambda n: vfsl.estimators.LogisticRegression(l2=1 / n, refine=4),
+        lambda n: vfsl.estimators.LogisticRegression(l2=1 / n, refine=4, protocol="rounds"),
         lambda n: PooledLogistic(max_iter=2000),
         auc,
     )
@@ -114,14 +114,13 @@ def test_logistic_auc_is_the_pooled_one(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fate-breast", "fate-default_credit", "census"])
 def test_the_default_is_near_the_pooled_one(name):
-    """Two looks instead of four cost a little: 0.0024 on census."""
     gaps = compare(
         name,
         lambda n: vfsl.estimators.LogisticRegression(l2=1 / n),
         lambda n: PooledLogistic(max_iter=2000),
         auc,
     )
-    assert abs(gaps.mean()) <= 0.003, gaps
+    assert abs(gaps.mean()) <= 0.0005, gaps
 
 
 @pytest.mark.data
@@ -129,7 +128,7 @@ def test_the_default_is_near_the_pooled_one(name):
 def test_multi_class_accuracy_is_the_pooled_one():
     gaps = compare(
         "fate-vehicle",
-        lambda n: vfsl.estimators.LogisticRegression(l2=1 / n, refine=20, max_rounds=200),
+        lambda n: vfsl.estimators.LogisticRegression(l2=1 / n),
         lambda n: PooledLogistic(max_iter=5000),
         accuracy,
     )
@@ -141,7 +140,7 @@ def test_multi_class_accuracy_is_the_pooled_one():
 def test_ridge_predictions_are_the_pooled_ones(name):
     frames, label = frames_of(name)
     training, test = split(frames, label, 0)
-    model = vfsl.estimators.LinearRegression(l2=0.01, rows_per_column=5).fit(training, label=label)
+    model = vfsl.estimators.LinearRegression(l2=0.01).fit(training, label=label)
     matrix, encoders = pooled(training)
     matrix_test, _ = pooled(test, encoders)
     centre = matrix.mean(axis=0)
@@ -149,7 +148,7 @@ def test_ridge_predictions_are_the_pooled_ones(name):
     peer = Ridge(alpha=0.01 * len(matrix)).fit(matrix - centre, target)
     predicted = pd.Series(model.predict(test))
     difference = np.abs(predicted - peer.predict(matrix_test - centre)).max()
-    assert difference / target.std() < 1e-5
+    assert difference / target.std() < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -170,9 +169,9 @@ def test_ridge_coefficients_are_the_pooled_ones_where_they_are_well_determined(n
     target = target_of(training, label).astype(float)
     standardised = (target - target.mean()) / target.std()
     wanted = np.linalg.solve(gram, matrix.T @ standardised / len(matrix))
-    model = vfsl.estimators.LinearRegression(l2=1e-3).fit(training, label=label)
+    model = vfsl.estimators.LinearRegression(l2=1e-3, weights="own").fit(training, label=label)
     found = []
     for party in training.tables:
-        weights = np.array(model.shares_[party].state["weights"])[:, 0]
+        weights = model.coef_[party][:, 0]
         found.append(weights[:-1] if party == label[0] else weights)  # without the intercept
-    np.testing.assert_allclose(np.concatenate(found), wanted, atol=1e-5)
+    np.testing.assert_allclose(np.concatenate(found), wanted, atol=1e-3)

@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 
-from tests.estimators.linear_cases import classes, parts_of, tables, train
+from tests.estimators.linear_cases import (
+    LinearInRounds,
+    LogisticInRounds,
+    classes,
+    parts_of,
+    tables,
+    train,
+)
 from vfsl.channel import Channel, Transcript
-from vfsl.estimators import LinearRegression, LogisticRegression
 from vfsl.estimators.descent import Problem
 from vfsl.estimators.privacy import GradientCount, count_new, release_sums
 from vfsl.pu.bases import BagLogistic
@@ -88,9 +94,9 @@ def test_the_label_holders_own_gradients_count_for_the_feature_holder():
 @pytest.mark.parametrize(
     ("model", "looks"),
     [
-        (LinearRegression(max_rounds=4), 0),
-        (LogisticRegression(refine=2, max_rounds=9), 2),
-        (BagLogistic(max_rounds=4), 0),
+        (LinearInRounds(max_rounds=4), 0),
+        (LogisticInRounds(refine=2, max_rounds=9), 2),
+        (BagLogistic(max_rounds=4, protocol="rounds"), 0),
     ],
 )
 def test_a_training_says_what_it_shows(model, looks):

@@ -62,18 +62,43 @@ def test_only_the_result_is_opened():
     fed = align()
     LinearRegression().fit(fed, ("C", "y")).predict(fed)
     trained, asked = step_of(fed, "train linear"), step_of(fed, "predict linear")
-    facts = {(flow.receiver, flow.message) for flow in trained.flows}
-    private = {(to, name) for to, name in facts if name not in ("seed", "sizes", "masked", "dealt")}
-    assert private == {("B", "labelled rows"), ("B", "own weights"), ("C", "own weights")}
+    assert private_messages(trained) == {("B", "labelled rows"), *SIZE}
     assert {flow.message for flow in trained.flows if flow.receiver == "K"} == {"sizes"}
+    assert not trained.shown
+    assert private_messages(asked) == {("C", "total scores")}
+    assert {one.what: one.numbers for one in asked.shown} == {"total scores": ROWS}
+
+
+# A power of two above the sum of squared weights, so that scores fit into their words.
+SIZE = {("B", "size of weights"), ("C", "size of weights")}
+
+
+def private_messages(step):
+    facts = {(flow.receiver, flow.message) for flow in step.flows}
+    return {(to, name) for to, name in facts if name not in ("seed", "sizes", "masked", "dealt")}
+
+
+def test_own_weights_are_opened_if_asked_for_and_counted():
+    fed = align()
+    model = LinearRegression(weights="own").fit(fed, ("C", "y"))
+    model.predict(fed)
+    trained, asked = step_of(fed, "train linear"), step_of(fed, "predict linear")
+    wanted = {("B", "labelled rows"), ("B", "own weights"), ("C", "own weights")}
+    assert private_messages(trained) == wanted
     shown = {(one.receiver, one.what, one.about): one.numbers for one in trained.shown}
     assert shown == {
         ("B", "own weights", "columns"): 4,
         ("B", "own weights", "label"): 4,
         ("C", "own weights", "columns"): 4,
     }
-    assert {one.what: one.numbers for one in asked.shown} == {"total scores": ROWS}
+    assert {party: one.shape for party, one in model.coef_.items()} == {"B": (4, 1), "C": (4, 1)}
     assert sum(flow.bytes for flow in asked.flows) < 10 * ROWS + 2000
+
+
+def test_shared_weights_say_how_to_get_coefficients():
+    model = LinearRegression().fit(align(), ("C", "y"))
+    with pytest.raises(ConfigError, match="fit the model with weights='own'"):
+        model.coef_  # noqa: B018
 
 
 def test_a_seed_repeats_a_simulation_and_rounds_agree():
@@ -88,17 +113,31 @@ def test_a_seed_repeats_a_simulation_and_rounds_agree():
 
 
 def test_plain_computes_the_same_integers():
-    hidden = LinearRegression(protocol="shares").fit(align(), ("C", "y"))
-    plain = LinearRegression(protocol="shares").fit(align(scheme="plain"), ("C", "y"))
+    hidden = LinearRegression(weights="own").fit(align(), ("C", "y"))
+    plain = LinearRegression(weights="own").fit(align(scheme="plain"), ("C", "y"))
     for party in ("B", "C"):
         assert plain.shares_[party].state["weights"] == hidden.shares_[party].state["weights"]
 
 
 def test_shared_weights_work_without_masks_too():
     fed = align(scheme="plain")
-    shared = LinearRegression(weights="shared").fit(fed, ("C", "y")).predict(fed)
-    own = LinearRegression(protocol="shares").fit(fed, ("C", "y")).predict(fed)
-    np.testing.assert_allclose(shared, own, rtol=0, atol=1e-3)
+    shared = LinearRegression().fit(fed, ("C", "y")).predict(fed)
+    own = LinearRegression(weights="own").fit(fed, ("C", "y")).predict(fed)
+    np.testing.assert_allclose(shared, own, rtol=0, atol=5e-4 * own.std())
+
+
+def test_row_weights_are_hidden_and_count():
+    """Rows that weigh twice are rows that are there twice; B learns a power of two above 2."""
+    given = np.where(np.arange(ROWS) % 3, 0.5, 2.0)
+    fed = align()
+    order = fed.tables["C"].ids[fed.share("C").overlap].astype(int)
+    model = LinearRegression(l2=1e-3).fit(fed, ("C", "y"), weights=given[order])
+    frames = tables(("B", "C"))
+    x = np.hstack([frames[p].drop(columns=["id", "y"], errors="ignore") for p in ("B", "C")])
+    y, x = frames["C"]["y"].to_numpy(), (x - x.mean(axis=0)) / x.std(axis=0)
+    pooled = Ridge(alpha=1e-3 * given.sum()).fit(x, y, sample_weight=given).predict(x)[order]
+    assert np.abs(model.predict(fed) - pooled).max() < 1e-3 * pooled.std()
+    assert private_messages(step_of(fed, "train linear")) == {("B", "labelled rows"), *SIZE}
 
 
 @pytest.mark.parametrize("weights", ["own", "shared"])
@@ -111,8 +150,6 @@ def test_a_saved_model_predicts_the_same(weights, tmp_path):
 
 
 def test_what_shares_cannot_do_is_said():
-    with pytest.raises(ConfigError, match="Row weights need protocol='rounds'"):
-        LinearRegression(protocol="shares").fit(align(), ("C", "y"), weights=np.ones(ROWS))
     with pytest.raises(ConfigError, match="protocol='shares' needs a computation on shares"):
         LinearRegression(protocol="shares").fit(align(scheme="bfv"), ("C", "y"))
     with pytest.raises(ConfigError, match="weights='shared' needs a computation on shares, but"):
@@ -123,6 +160,6 @@ def test_what_shares_cannot_do_is_said():
     with pytest.raises(ConfigError, match="Scheme 'shares' cannot do this step"):
         LinearRegression(protocol="rounds").fit(align(scheme="shares"), ("C", "y"))
     with pytest.raises(DataError, match="its weights would reveal single rows"):
-        LinearRegression().fit(align(rows=30), ("C", "y"))
-    shared = LinearRegression(weights="shared").fit(align(rows=30), ("C", "y"))
+        LinearRegression(weights="own").fit(align(rows=30), ("C", "y"))
+    shared = LinearRegression().fit(align(rows=30), ("C", "y"))
     assert shared.stop_reason_ == "solved"

@@ -17,7 +17,11 @@ from vfsl.estimators.shared.algebra import (
     truncate_symmetric,
     whiten,
 )
-from vfsl.estimators.shared.least_squares import fit_least_squares
+from vfsl.estimators.shared.least_squares import (
+    LeastSquaresPlan,
+    choose_bits,
+    fit_least_squares,
+)
 
 
 def people(rows, sizes, mix, seed=0, targets=1):
@@ -52,9 +56,10 @@ def solve_pooled(columns, y, l2):
     return np.linalg.solve(moments, everything.T @ y / len(y))
 
 
-def fit(session, white, y, shape, targets):
+def fit(session, white, y, shape, targets, row_weights=None, peak=None):
     rows, sizes = shape
-    found = fit_least_squares(session, white, y, "C", sizes, rows, targets)
+    plan = LeastSquaresPlan(rows, sizes, "C", targets, peak)
+    found = fit_least_squares(session, white, y, row_weights, plan)
     return {party: one.open(party, name="result") for party, one in found.items()}
 
 
@@ -90,6 +95,60 @@ def test_parties_find_the_integers_of_one_place(sizes):
     for party in sizes:
         np.testing.assert_array_equal(opened[party][party], alone[party])
         assert all(opened[party][other] is None for other in sizes if other != party)
+
+
+def draw_weights(rows, targets, seed=0):
+    """Some zeros, most around 1, a few large; mean 1."""
+    rng = np.random.default_rng([seed, rows])
+    drawn = rng.exponential(size=(rows, targets)) * (rng.random((rows, targets)) < 0.8)
+    drawn[:: rows // 10] *= 4
+    drawn = drawn / drawn.mean(axis=0)
+    return drawn, int(np.ceil(np.log2(drawn.max())))
+
+
+@pytest.mark.parametrize("sizes", [{"B": 6, "C": 4}, {"B": 3, "C": 2, "D": 4}])
+def test_row_weights_are_those_of_the_pooled_solution(sizes):
+    columns, y = people(1500, sizes, 1.0, targets=2)
+    given, peak = draw_weights(1500, 2)
+    white = whiten_all(columns, 1e-2)
+    ranks = {party: one.columns.shape[1] for party, one in white.items()}
+    opened = fit(Session.plain(), white, y, (1500, ranks), 2, given, peak)
+    weights = weights_of(opened, white)
+    everything = np.hstack(list(columns.values()))
+    for target in range(2):
+        root = np.sqrt(given[:, target : target + 1])
+        scaled = {party: root * x for party, x in columns.items()}
+        pooled = solve_pooled(scaled, root * y[:, target : target + 1], 1e-2)
+        assert np.abs(weights[:, target] - pooled[:, 0]).max() < 1e-3
+        assert np.abs(everything @ (weights[:, target] - pooled[:, 0])).max() < 2e-3
+
+
+def test_parties_with_row_weights_find_the_integers_of_one_place():
+    sizes = {"C": 2, "B": 3, "D": 2}
+    columns, y = people(200, sizes, 1.0)
+    given, peak = draw_weights(200, 1)
+    white = whiten_all(columns, 1e-3)
+    ranks = {party: one.columns.shape[1] for party, one in white.items()}
+    alone = fit(Session.plain(), white, y, (200, ranks), 1, given, peak)
+
+    def program(session, own):
+        mine = own.get("white", {}), own.get("y")
+        return fit(session, *mine, (200, ranks), 1, own.get("weights"), peak)
+
+    data = {party: {"white": {party: white[party]}} for party in sizes}
+    data["C"] |= {"y": y, "weights": given}
+    opened = run_program(program, tuple(sizes), data)
+    for party in sizes:
+        np.testing.assert_array_equal(opened[party][party], alone[party])
+
+
+@pytest.mark.parametrize(("rows", "peak"), [(100, 0), (24_000, 4), (10**6, 6)])
+def test_weighted_sums_fit_their_words(rows, peak):
+    bits, weight_bits = choose_bits(rows, peak)
+    assert 2 * bits + weight_bits + np.log2(rows) + peak <= 61
+    assert bits >= 10
+    with pytest.raises(BoundExceeded, match="less extreme weights"):
+        choose_bits(10**9, 20)
 
 
 def test_columns_that_both_parties_have_do_no_harm():

@@ -141,11 +141,14 @@ class Pair:
 
 def make_pair(base: str | Pair) -> Pair:
     """The base of that name, or the given pair."""
+    if base == "linear":
+        base = Pair(RidgeBase())
     if isinstance(base, Pair):
         base.check()
+        if isinstance(base.numbers, LinearRegression):
+            # Completion computes on shares by itself; where it does not, the base has rounds.
+            return Pair(replace(base.numbers, protocol="rounds", weights="auto"))
         return base
-    if base == "linear":
-        return Pair(RidgeBase())
     if base in _TREES:
         return Pair(_TREES[base]("regression"), _TREES[base]("classes"))
     near = difflib.get_close_matches(str(base), BASES, n=1)

@@ -26,7 +26,17 @@ import numpy as np
 
 from vfsl.crypto.session import Exchange
 from vfsl.crypto.shares import Session, Shared
-from vfsl.crypto.words import Bits, Bytes, Words, pack, pack_bits, to_words, unpack, unpack_bits
+from vfsl.crypto.words import (
+    Bits,
+    Bytes,
+    Words,
+    count_bytes,
+    pack,
+    pack_bits,
+    to_words,
+    unpack,
+    unpack_bits,
+)
 from vfsl.values import Array, Integers, Masked
 
 # Words that are in memory, and in one message, at a time: 8 MB, and 3 MB of 24-bit words.
@@ -114,7 +124,7 @@ class _Work:
             shape = self._shape_of(chunk)
             number = self._to_number(packed, shape, choosers)
             if session.me in choosers:
-                size = shape[0] * shape[1] * width // 8
+                size = count_bytes(shape, width)
                 masked = session.receive_bytes(first, "masked", size)
                 total[chunk] = self._add(unpack(masked, width, shape) * number)
         piece = total + session.deal(self._shape, lambda: dealt, width)

@@ -17,6 +17,7 @@ from vfsl.crypto.words import Bits, Words, lowest
 
 _DIGITS = (4, 16)  # numbers are cut into so many digits, by their length
 _SHORT = 24  # bits up to which 4 digits are enough: their tables have 64 entries at most
+_TABLES = 1 << 17  # bytes of longer tables that are worth a round
 
 
 def compare(session: Exchange, shown: Words, hidden: Callable[[], Words], length: int) -> Bits:
@@ -25,7 +26,9 @@ def compare(session: Exchange, shown: Words, hidden: Callable[[], Words], length
     Both are cut into digits. The dealer deals, for each digit and each value that it could have on
     the public side, whether it is smaller and whether it is equal; ands do the rest.
     """
-    digits = _DIGITS[0] if length <= _SHORT else _DIGITS[1]
+    base = -(-length // _DIGITS[0])  # two tables of four digits are 2^base bytes
+    few = length <= _SHORT or shown.size << base <= _TABLES
+    digits = _DIGITS[0] if few else _DIGITS[1]
     base = -(-length // digits)
     values, shape = np.arange(1 << base, dtype=np.uint64), shown.shape
 

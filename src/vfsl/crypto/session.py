@@ -26,6 +26,7 @@ from vfsl.crypto.words import (
     Bits,
     Bytes,
     Words,
+    count_bytes,
     lowest,
     pack,
     pack_bits,
@@ -179,7 +180,13 @@ class Exchange:
     # ---- public numbers -------------------------------------------------------------------------
 
     def agree(self, sizes: Mapping[str, int] | None = None) -> dict[str, dict[str, int]]:
-        """Tell all others, the dealer included, one's sizes; everybody's sizes by party."""
+        """Tell all others, the dealer included, one's sizes; everybody's sizes by party.
+
+        Sizes are public: they cross as they are, with ``hide`` and without. Every side must have
+        joined with the same parties in the same order, for that is the order of the answer, and of
+        whatever the protocol does next; and with the same ``hide``, since masks that only some draw
+        do not cancel. Neither is told here: both follow from the roles of the step.
+        """
         if self._channel is None:
             raise ConfigError("Sizes are exchanged between parties; in one place they are known.")
         if self.holds:
@@ -240,7 +247,7 @@ class Exchange:
         if self.deals:
             self._out.add(pack(make() - masks.total, width))
         elif self.me == self.parties[-1]:
-            return unpack(self._in.take(math.prod(shape) * width // 8), width, shape)
+            return unpack(self._in.take(count_bytes(shape, width)), width, shape)
         return masks.own
 
     def deal_bits(

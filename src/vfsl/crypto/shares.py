@@ -32,6 +32,7 @@ from vfsl.crypto.words import (
     WIDEST,
     Bytes,
     Words,
+    count_bytes,
     find_waves,
     lowest,
     matmul,
@@ -110,7 +111,7 @@ class Session(Exchange):
             made[owner] = Private(self, owner, own, mask, masked, width, bound)
         for owner, one in made.items():
             if self.holds and not self.has(owner):
-                content = self.receive_bytes(owner, "masked", one.own.size * width // 8)
+                content = self.receive_bytes(owner, "masked", count_bytes(one.shape, width))
                 made[owner] = replace(one, masked=unpack(content, width, one.shape))
         return made
 
@@ -149,6 +150,18 @@ class Session(Exchange):
             bound = _times(matrix.shape[1], matrix.bound, value.bound)
             results.append(Shared(self, piece, width, bound))
         return results
+
+    def sum_products(self, pairs: Sequence[tuple[Private, Shared]]) -> Shared:
+        """The sum of such products: the dealer deals as many words as for one of them."""
+        found = self._multiply(pairs)
+        width = min(one for _, _, one in found)
+        piece = np.asarray(reduce(add, (one for one, _, _ in found)))
+        if len(self.parties) > 1:
+            makers = [make for _, make, _ in found]
+            piece = piece + self.deal(
+                piece.shape, lambda: np.asarray(reduce(add, (make() for make in makers))), width
+            )
+        return Shared(self, piece, width)
 
     def _multiply(
         self, pairs: Sequence[tuple[Private, Shared]]
@@ -190,7 +203,9 @@ class Session(Exchange):
         sums = [np.zeros(value.shape, dtype=np.uint64) for _, value in asked]
         for party in self.list_others() if asked else ():
             widths = [min(matrix.width, value.width) for matrix, value in asked]
-            sizes = [value.size * w // 8 for (_, value), w in zip(asked, widths, strict=True)]
+            sizes = [
+                count_bytes(value.shape, w) for (_, value), w in zip(asked, widths, strict=True)
+            ]
             letters = np.split(
                 self.receive_bytes(party, "masked", sum(sizes)), np.cumsum(sizes)[:-1]
             )
@@ -219,7 +234,7 @@ class Session(Exchange):
         frequencies : sequence of int
             Odd and rising.
         period, width : int
-            Bits of the angle and of the result, multiples of 8.
+            Bits of the angle and of the result.
         bits : int
             Behind the point of what is dealt.
         plus : Shared, optional
@@ -454,7 +469,7 @@ class Shared:
         if to not in (None, session.me):
             return None
         for party in session.list_others():
-            came = session.receive_bytes(party, name, self.size * self.width // 8)
+            came = session.receive_bytes(party, name, count_bytes(self.shape, self.width))
             piece = piece + unpack(came, self.width, self.shape)
         return to_signed(piece, self.width)
 
@@ -571,10 +586,8 @@ def _to_fixed(values: Floats, bits: int) -> Words:
 
 
 def _check_width(width: int) -> None:
-    if width % 8 or not 8 <= width <= WIDEST:
-        raise ConfigError(
-            f"A width must be a multiple of 8, at most {WIDEST}. Got {width} instead."
-        )
+    if not 8 <= width <= WIDEST:
+        raise ConfigError(f"A width must be from 8 to {WIDEST} bits. Got {width} instead.")
 
 
 def _largest(numbers: Any) -> int:

@@ -81,16 +81,30 @@ def _split(words: Words, limb: int, count: int) -> list[Floats]:
 # ---- bytes ---------------------------------------------------------------------------------------
 
 
+def count_bytes(shape: tuple[int, ...], width: int) -> int:
+    """How many bytes words take that are packed."""
+    return -(-math.prod(shape) * width // 8)
+
+
 def pack(words: Words, width: int) -> Bytes:
-    """The lowest ``width`` bits of words, a multiple of 8, as bytes."""
-    raw = np.ascontiguousarray(words, dtype="<u8").view(np.uint8)
-    return np.ascontiguousarray(raw.reshape(-1, 8)[:, : width // 8]).ravel()
+    """The lowest ``width`` bits of words as bytes."""
+    raw = np.ascontiguousarray(words, dtype="<u8").view(np.uint8).reshape(-1, 8)
+    if width % 8:
+        bits = np.unpackbits(raw, axis=1, count=width, bitorder="little")
+        return np.packbits(bits, bitorder="little")
+    return np.ascontiguousarray(raw[:, : width // 8]).ravel()
 
 
 def unpack(content: Bytes, width: int, shape: tuple[int, ...]) -> Words:
     """The words of `pack`."""
-    raw = np.zeros((math.prod(shape), 8), dtype=np.uint8)
-    raw[:, : width // 8] = content.reshape(-1, width // 8)
+    count = math.prod(shape)
+    raw = np.zeros((count, 8), dtype=np.uint8)
+    if width % 8:
+        bits = np.unpackbits(content, count=count * width, bitorder="little")
+        found = np.packbits(bits.reshape(count, width), axis=1, bitorder="little")
+        raw[:, : found.shape[1]] = found
+    else:
+        raw[:, : width // 8] = content.reshape(-1, width // 8)
     return raw.view("<u8").astype(np.uint64, copy=False).reshape(shape)
 
 

@@ -134,6 +134,8 @@ DISCLOSURES = {
     "exact training scores": "the label holder sees these scores with less noise, or none",
     "gradients": "in every round of a linear model each party sees its own gradients, sums over "
     "rows of its columns by the other's labels",
+    "own weights": "each party learns the weights of its own columns in a linear model, which tell "
+    "about the other's labels and columns",
     "rare labels": "feature holders could work out which rows have a rare label",
     "tree partitions": "the label holder sees which way training rows go at those splits of the "
     "others that they come to, and can order most of these rows by the others' columns; the others "

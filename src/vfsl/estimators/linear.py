@@ -1,11 +1,12 @@
 """Linear and logistic regression across parties.
 
-By default the parties compute on shares (shared/fit.py): nothing is opened but each party's own
-weights. In the protocol "rounds", the four steps of the literature, the label holder turns its
-label into weighted least-squares problems, which all parties solve together: by gradient rounds
-(least_squares.py), or in one exchange (one_shot.py). There the logistic loss is replaced by the
-quadratic that touches it at score 0, the gradient of degree 1; with ``refine`` the label holder
-then sees the total scores and takes the quadratic that touches the loss there.
+By default the parties compute on shares (shared/fit.py): nothing is opened in training, and later
+the scores of rows that are predicted. In the protocol "rounds", the four steps of the literature,
+the label holder turns its label into weighted least-squares problems, which all parties solve
+together: by gradient rounds (least_squares.py), or in one exchange (one_shot.py). There the
+logistic loss is replaced by the quadratic that touches it at score 0, the gradient of degree 1;
+with ``refine`` the label holder then sees the total scores and takes the quadratic that touches the
+loss there.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from vfsl.estimators.privacy import (
     noise_rng,
 )
 from vfsl.estimators.shared import fit as shared_fit
+from vfsl.estimators.shared import scoring
 from vfsl.estimators.shared.fit import SharedWeights, solve_least_squares, solve_logistic
 from vfsl.estimators.shared.softmax import MOST_CLASSES
 from vfsl.params import documented, param, params_of
@@ -84,6 +86,9 @@ class Label:
 class LinearModel(Estimator):
     """What both models share: a party's sides of training and scoring."""
 
+    accuracy: ClassVar[scoring.Accuracy]
+    """What it wants of scores under shared weights."""
+
     # Parameters that keep single labels hidden: below its default, one asks for consent.
     _protections: ClassVar[tuple[str, ...]] = ("rare_rows_per_column",)
 
@@ -103,29 +108,29 @@ class LinearModel(Estimator):
     )
     rows_per_column: int = param(
         10,
-        "Refuse to train on fewer rows than this many per column of the widest party: a party with "
-        "as many columns as rows could solve its weights or gradients for single rows. Where "
-        "weights stay shared, nothing is refused.",
+        "Where parties see weights or gradients: refuse to train on fewer rows than this many per "
+        "column of the widest party, which could solve them for single rows.",
         ge=0,
     )
     rare_rows_per_column: float = param(
         RARE_ROWS_PER_COLUMN,
-        "Refuse to train if a class, or all others without it, has fewer rows than this many per "
-        "column of the widest feature holder: its weights or gradients could tell it which rows "
-        "these are. Where weights stay shared, nothing is refused. "
-        "Of numbers, the rows count that differ from the most frequent value.",
+        "Where parties see weights or gradients: refuse to train if a class, or all others without "
+        "it, has fewer rows than this many per column of the widest feature holder, which could "
+        "find out which rows these are. Of numbers, the rows count that differ from the most "
+        "frequent value.",
         ge=0,
     )
     protocol: Literal["auto", "shares", "rounds"] = param(
         "auto",
-        "'shares' opens nothing but each party's weights. 'rounds' are the four steps of the "
-        "literature: gradients are opened to their parties in every round. 'auto' computes on "
-        "shares unless the run names another scheme, or rows of a linear regression have weights.",
+        "'shares' opens nothing in training. 'rounds' are the four steps of the literature: "
+        "gradients are opened to their parties in every round. 'auto' computes on shares unless "
+        "the run names a scheme that encrypts.",
     )
-    weights: Literal["own", "shared"] = param(
-        "own",
-        "On shares: each party learns the weights of its own columns ('own'), or nobody learns any "
-        "weights and predictions are computed on shares too ('shared').",
+    weights: Literal["auto", "shared", "own"] = param(
+        "auto",
+        "'shared': nobody learns weights, and predictions are computed on shares too. 'own': each "
+        "party learns the weights of its own columns. 'auto' is 'shared', and 'own' in the "
+        "protocol 'rounds', which knows no other.",
     )
     solver: Literal["rounds", "one-shot"] = param(
         "rounds",
@@ -136,7 +141,7 @@ class LinearModel(Estimator):
     def check(self) -> None:
         super().check()
         asked = self._ask_for_shares()
-        if asked and (self.protocol == "rounds" or self.solver == "one-shot"):
+        if asked and self._names_rounds:
             raise ConfigError(
                 f"{asked} needs a computation on shares; protocol='rounds' and solver='one-shot' "
                 "are none. Use one or the other."
@@ -145,30 +150,30 @@ class LinearModel(Estimator):
     # ---- declared facts -------------------------------------------------------------------------
 
     def work(self, feature_holders: int, weighted: bool = False) -> str:
-        if self._fits_on_shares(weighted):
+        if not self._names_rounds:
             return "linear"
         several = feature_holders > 1 and (weighted or self._always_weighted())
         return "linear rounds of many" if several else "linear rounds"
 
-    def _fits_on_shares(self, weighted: bool = False) -> bool:
-        """Whether a training may compute on shares, if the run's scheme does."""
-        if weighted and self._ask_for_shares():
-            raise ConfigError("Row weights need protocol='rounds': on shares all rows count alike.")
-        return self.protocol != "rounds" and self.solver == "rounds" and not weighted
+    @property
+    def _names_rounds(self) -> bool:
+        """Whether a setting asks for the protocol "rounds"."""
+        return self.protocol == "rounds" or self.solver == "one-shot"
 
     def rounds_planned(self) -> int:
         return self.max_rounds
 
     def asks(self, scheme: str = "auto") -> tuple[Ask, ...]:
         program, declared = self._program(), params_of(type(self))
-        rounds = not self._fits_on_shares() or scheme not in ("auto", "shares")
+        rounds = self._names_rounds or scheme not in ("auto", "shares")
         looks = rounds and program.stages > 1
         asked = {
             "cross-gram": self.solver == "one-shot",
             "gradients": rounds and self.solver == "rounds",
             "training scores": looks,
             "exact training scores": looks and program.look_noise < LOOK_NOISE,
-            "rare labels": self.weights == "own"
+            "own weights": self.weights == "own" and not rounds,
+            "rare labels": (self.weights == "own" or rounds)
             and any(getattr(self, name) < declared[name].default for name in self._protections),
         }
         return tuple(("disclosure", name) for name, wanted in asked.items() if wanted)
@@ -215,8 +220,8 @@ class LinearModel(Estimator):
         with shared_fit.join(channel, roles, rng, shared_fit.FIT) as session:
             columns = None if ready is None else ready.columns
             solved = self._solve_on_shares(session, columns, label, roles)
-            if self.weights == "shared":
-                state = solved.to_state()
+            if self.weights != "own":
+                state = solved.keep(session, columns, roles.label_holder)
             else:
                 own = solved.open_own(session, roles.label_holder)
                 state = {} if own is None else _weights_state(own)
@@ -287,22 +292,26 @@ class LinearModel(Estimator):
     ) -> Array | None:
         """One party's side of scoring: the total scores, only at the label holder."""
         channel = channel.within(self.name)
-        columns, weights = None, None
+        columns, weights, state = None, None, {} if share is None else share.state
+        on_shares = self._on_shares(roles)
         if channel.me != roles.key_holder:
             if part is None or share is None:
                 raise ConfigError(f"Party {channel.me!r} needs data and its share of the model.")
             columns = encode_columns(part, share)
             if channel.me == roles.label_holder:
                 columns = np.column_stack([columns, np.ones(len(columns))])
-            if self.weights == "own":
-                weights = np.asarray(share.state["weights"], dtype=np.float64)
-                weights = weights.reshape(columns.shape[1], share.state["models"])
-        if self._on_shares(roles):
+            if self.weights == "own" or not on_shares:
+                weights = _own_weights(share)
+            elif "pieces" not in state:
+                raise ConfigError(
+                    f"Party {channel.me!r} has weights of its own, not shared ones: ask this model "
+                    "with weights='own', or under the scheme that it was trained with."
+                )
+        if on_shares:
             with shared_fit.join(channel, roles, None, shared_fit.SCORE) as session:
-                if self.weights == "shared":
-                    state = {} if share is None else share.state
-                    return shared_fit.open_shared_scores(
-                        session, columns, state, roles.label_holder
+                if self.weights != "own":
+                    return scoring.open_shared_scores(
+                        session, columns, state, self.accuracy, roles.label_holder
                     )
                 scores = None if columns is None or weights is None else columns @ weights
                 return shared_fit.open_scores(session, scores, roles.label_holder)
@@ -318,21 +327,31 @@ class LinearModel(Estimator):
 
     def _on_shares(self, roles: Roles) -> bool:
         """Whether this step computes on shares; refuses a scheme that cannot."""
-        if roles.scheme == "shares":
-            return True
+        if self._names_rounds:
+            return False
+        on_shares = roles.scheme in ("shares", "plain")
         asked = self._ask_for_shares()
-        if asked and roles.scheme != "plain":
+        if asked and not on_shares:
             raise ConfigError(
                 f"{asked} needs a computation on shares, but the run has scheme={roles.scheme!r}; "
                 "use scheme='auto', or weights='own' and protocol='rounds'."
             )
-        return asked is not None
+        return on_shares
 
     def _ask_for_shares(self) -> str | None:
         """The setting that only a computation on shares can do."""
         if self.weights == "shared":
             return "weights='shared'"
         return "protocol='shares'" if self.protocol == "shares" else None
+
+    @property
+    def coef_(self) -> dict[str, Floats]:
+        """By party, the weights of its encoded columns, (columns, models).
+
+        Columns are standardised and centred; the label holder's last weight is the intercept.
+        """
+        self.check_fitted()
+        return {party: _own_weights(share) for party, share in self.shares_.items()}
 
     def _check_sizes(
         self, label_holder: str, label: Label | None, columns: Mapping[str, int], rows: int
@@ -388,6 +407,7 @@ class LinearRegression(LinearModel):
     name = "linear"
     predicts = "numbers"
     scores_are = "value"
+    accuracy = scoring.LINEAR
 
     def to_values(self, share: ModelShare, scores: Array) -> Array:
         """Scores in units of the target."""
@@ -398,18 +418,18 @@ class LinearRegression(LinearModel):
     def _read_numbers(
         self, party: str, target: Array, weights: Array | None, rng: np.random.Generator
     ) -> Label:
-        if weights is not None:
-            raise ConfigError("Row weights need protocol='rounds': on shares all rows count alike.")
-        problems = self._read_label(party, target, None)
-        values = problems.pose_problem(0, np.zeros((len(target), 0))).targets
-        return Label(values, None, problems.rarest, problems.facts)
+        problems = self._read_label(party, target, weights)
+        posed = problems.pose_problem(0, np.zeros((len(target), 0)))
+        row_weights = None if weights is None else posed.weights
+        return Label(posed.targets, row_weights, problems.rarest, problems.facts)
 
     def _solve_on_shares(
         self, session: Session, columns: Floats | None, label: Label | None, roles: Roles
     ) -> SharedWeights:
-        target = None if label is None else label.values
-        check = partial(self._check_sizes, roles.label_holder, label)
-        return solve_least_squares(session, columns, target, roles.label_holder, self.l2, check)
+        target, row_weights = (None, None) if label is None else (label.values, label.row_weights)
+        holder = roles.label_holder
+        check = partial(self._check_sizes, holder, label)
+        return solve_least_squares(session, columns, target, row_weights, holder, self.l2, check)
 
     def _read_label(
         self,
@@ -449,6 +469,7 @@ class LogisticRegression(LinearModel):
     name = "logistic"
     predicts = "classes"
     scores_are = "logit"
+    accuracy = scoring.LOGISTIC
     _protections = ("rare_rows_per_column", "label_noise")
 
     l2: float = 1e-3
@@ -484,9 +505,6 @@ class LogisticRegression(LinearModel):
     show_loss: bool = param(
         False, "On shares: open the loss of the training rows after each step to the label holder."
     )
-
-    def _fits_on_shares(self, weighted: bool = False) -> bool:
-        return super()._fits_on_shares()  # row weights are no hindrance
 
     def _read_numbers(
         self, party: str, target: Array, weights: Array | None, rng: np.random.Generator
@@ -533,7 +551,7 @@ class LogisticRegression(LinearModel):
         return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
     def numbers_per_row(self) -> int:
-        looks = self.refine if self.look_noise == 0 and not self._fits_on_shares() else 0
+        looks = self.refine if self.look_noise == 0 and self._names_rounds else 0
         return 1 + looks
 
     def _always_weighted(self) -> bool:
@@ -623,6 +641,17 @@ def encode_columns(part: Part, share: ModelShare) -> Floats:
     encoder = Encoder.from_dict(share.state["encoder"])
     matrix = encoder.transform(part.table.take(part.rows)).matrix
     return np.asarray(matrix - np.asarray(share.state["centres"], dtype=np.float64))
+
+
+def _own_weights(share: ModelShare) -> Floats:
+    """A party's weights of its own columns, (columns, models)."""
+    if "weights" not in share.state:
+        raise ConfigError(
+            f"Party {share.party!r} has no weights, since they stay shared: fit the model with "
+            "weights='own' to give each party the weights of its own columns."
+        )
+    weights = np.asarray(share.state["weights"], dtype=np.float64)
+    return weights.reshape(-1, share.state["models"])
 
 
 def _weights_state(weights: Floats) -> dict[str, Any]:

@@ -57,6 +57,23 @@ def whiten(columns: Floats, l2: float, *, factor: float = 1.0, free: Sequence[in
     return White(columns @ back, back)
 
 
+def whiten_with_constant(columns: Floats, l2: float) -> White:
+    """The same where the last column is 1 in all rows: it stays apart, as the last coordinate."""
+    means = columns[:, :-1].mean(axis=0)
+    rest = whiten(columns[:, :-1] - means, l2)
+    return White(
+        np.column_stack([rest.columns, np.ones(len(columns))]), append_constant(rest.back, means, 1)
+    )
+
+
+def append_constant(back: Floats, means: Floats, value: float) -> Floats:
+    """``back`` of coordinates of centred columns, with a last one that is ``value`` in all rows."""
+    rows, count = back.shape
+    wider = np.zeros((rows + 1, count + 1))
+    wider[:-1, :-1], wider[-1, :-1], wider[-1, -1] = back, -means @ back, value
+    return wider
+
+
 @dataclass(frozen=True)
 class Widths:
     """How white columns become integers: their width in shares and the bits behind the point.

@@ -13,11 +13,13 @@ import numpy as np
 from vfsl.crypto.session import Mask
 from vfsl.crypto.shares import Private, Shared, concatenate
 from vfsl.crypto.words import Words, matmul
+from vfsl.estimators.shared.algebra import append_constant
 from vfsl.values import Floats, Integers
 
 # Bits behind the point. Whitened cells have deviation 2, so 7 bits are a noise of 0.1 %.
 CELL_BITS = 7
 MATRIX_BITS = 18
+CONSTANT = 2  # what a column of ones is in whitened coordinates: ¼ · 2² = 1
 
 # Step sizes of inverses, in eighths. A step multiplies an inverse by 2 · 15 / 8 at most; with more
 # steps in all, products could leave 64 bits.
@@ -53,6 +55,20 @@ def whiten(columns: Floats, penalties: Floats) -> Whitened:
     back = vectors / np.sqrt(np.maximum(values, _SMALLEST_EIGENVALUE * values.max(initial=1e-300)))
     cells = np.rint(columns @ back * 2.0**CELL_BITS).astype(np.int64)
     return Whitened(cells, back, back.T @ (penalties[:, None] * back))
+
+
+def whiten_with_constant(columns: Floats, penalties: Floats) -> Whitened:
+    """The same where the last column is 1 in all rows and costs nothing: it stays apart."""
+    means = columns[:, :-1].mean(axis=0)
+    rest = whiten(columns[:, :-1] - means, penalties[:-1])
+    constant = np.full(len(columns), CONSTANT << CELL_BITS)
+    penalty = np.zeros((columns.shape[1],) * 2)
+    penalty[:-1, :-1] = rest.penalty
+    return Whitened(
+        np.column_stack([rest.cells, constant]),
+        append_constant(rest.back, means, CONSTANT),
+        penalty,
+    )
 
 
 def plan_inverse(floor: float, most: int = MOST_STEPS) -> tuple[int, ...]:

@@ -1,14 +1,15 @@
 """A party's sides of training and scoring a linear model on shares.
 
 Holds   the label holder: columns and label; each feature holder: columns; the dealer: seeds.
-Learns  each party: the weights of its own columns, and later the label holder the total score of
-        each row that is predicted. With ``weights="shared"`` nobody learns weights. Feature holders
-        also learn which aligned rows have a label; all learn how many rows, columns and classes
-        there are, and where rows have weights a power of two above the largest one, whose mean is
-        1. What else crosses is uniformly random, see crypto/session.py.
+Learns  the label holder: later, the total score of each row that is predicted (scoring.py). Nobody
+        learns weights, but all a power of two above the sum of their squares; with
+        ``weights="own"`` instead each party the weights of its own columns. Feature holders also
+        learn which aligned rows have a label; all learn how many rows, columns and classes there
+        are, and where rows have weights a power of two above the largest one, whose mean is 1. What
+        else crosses is uniformly random, see crypto/session.py.
 
-With one feature holder a total score also tells that party's part of it, and weights tell about the
-other side's columns and labels: they are the result that was asked for.
+Own weights tell about the other side's columns and labels, and with one feature holder they turn a
+total score into that party's part of it: they must be asked for.
 """
 
 from __future__ import annotations
@@ -25,12 +26,20 @@ from vfsl.channel import Channel
 from vfsl.crypto import shares
 from vfsl.crypto.fixed import decode, encode
 from vfsl.crypto.shares import Session, Shared
-from vfsl.errors import ProtocolError
 from vfsl.estimators.shared import logistic as shared_logistic
-from vfsl.estimators.shared.algebra import BITS, whiten
-from vfsl.estimators.shared.least_squares import fit_least_squares
+from vfsl.estimators.shared.algebra import BITS, whiten, whiten_with_constant
+from vfsl.estimators.shared.least_squares import LeastSquaresPlan, fit_least_squares
 from vfsl.estimators.shared.logistic import fit_logistic
 from vfsl.estimators.shared.logistic_plan import WEIGHT_BITS, LogisticPlan
+from vfsl.estimators.shared.scoring import (
+    LINEAR,
+    LOGISTIC,
+    Accuracy,
+    check_rows,
+    find_cells,
+    find_reach,
+    settle,
+)
 from vfsl.parts import Roles
 from vfsl.values import Disclosure, Disclosures, Floats, Masked
 
@@ -43,15 +52,22 @@ FIT: Disclosures = {
     ),
     **shared_logistic.DISCLOSURES,
     "own weights": Disclosure(Masked, "the weights of the receiver's own columns"),
+    "size of weights": Disclosure(
+        Masked, "a power of two above the sum of all squared weights, of white columns"
+    ),
 }
 SCORE: Disclosures = {
     **shares.DISCLOSURES,
+    "sizes": Disclosure(
+        dict,
+        "how many rows and columns the sender has, and a power of two, in quarters, above the norm "
+        "of every row, those of the training included; what is known of the model",
+    ),
     "total scores": Disclosure(Masked, "the total score of each row, to the label holder"),
 }
 
 _SCORE_BITS = 24
 _SCORE_BOUND = 1 << 50
-_COLUMN_BITS = 14  # of columns that are multiplied by weights nobody knows
 
 
 @contextmanager
@@ -77,6 +93,8 @@ class SharedWeights:
         This party's columns have the weights ``back @`` those of its coordinates.
     bits : int
         Behind the point.
+    accuracy : Accuracy
+        What the model wants of its scores.
     rounds, stop_reason
         What is known of the training, as in a share of a model.
     """
@@ -84,6 +102,7 @@ class SharedWeights:
     weights: Mapping[str, Shared]
     back: Floats | None
     bits: int
+    accuracy: Accuracy
     rounds: tuple[Mapping[str, Any], ...] = ()
     stop_reason: str = "solved"
 
@@ -96,18 +115,23 @@ class SharedWeights:
             mine = opened if opened is not None else mine
         return None if mine is None else self.back @ decode(mine, self.bits)
 
-    def to_state(self) -> dict[str, Any]:
-        """This party's pieces, for its share of the model."""
-        pieces = {party: one.piece.tolist() for party, one in self.weights.items()}
+    def keep(self, session: Session, columns: Floats | None, label_holder: str) -> dict[str, Any]:
+        """This party's pieces, for its share of the model; ``columns`` are its training rows'."""
+        settled = settle(session, self.weights, self.bits, self.accuracy, label_holder)
+        if columns is None or self.back is None:
+            return {}
+        pieces = {party: one.piece.tolist() for party, one in settled.pieces.items()}
         models = next(iter(self.weights.values())).shape[1]
-        back = [] if self.back is None else self.back.tolist()
-        return {"pieces": pieces, "back": back, "bits": self.bits, "models": models}
+        cells = find_cells(columns, self.back, constant=session.me == label_holder)
+        state = {"pieces": pieces, "back": self.back.tolist(), "models": models}
+        return state | {"power": settled.power, "reach": find_reach(cells)}
 
 
 def solve_least_squares(
     session: Session,
     columns: Floats | None,
     target: Floats | None,
+    row_weights: Floats | None,
     holder: str,
     l2: float,
     check: Callable[[Mapping[str, int], int], None],
@@ -119,19 +143,21 @@ def solve_least_squares(
     own: dict[str, int] = {}
     white = {}
     if columns is not None:
-        free = [columns.shape[1] - 1] if session.me == holder else []
-        white = {session.me: whiten(columns, l2, free=free)}
+        turn = whiten_with_constant if session.me == holder else whiten
+        white = {session.me: turn(columns, l2)}
         own = {"rows": len(columns), "columns": white[session.me].columns.shape[1]}
     if target is not None:
         own["targets"] = target.shape[1]
+    if row_weights is not None:
+        own["peak"] = _find_peak(row_weights)
     sizes = session.agree(own)
     rows = check_rows(sizes)
     counts = {party: sizes[party]["columns"] for party in session.parties}
     check({party: size - (party == holder) for party, size in counts.items()}, rows)
-    weights = fit_least_squares(
-        session, white, target, holder, counts, rows, sizes[holder]["targets"]
-    )
-    return SharedWeights(weights, white[session.me].back if white else None, BITS)
+    facts = sizes[holder]
+    plan = LeastSquaresPlan(rows, counts, holder, facts["targets"], facts.get("peak"))
+    weights = fit_least_squares(session, white, target, row_weights, plan)
+    return SharedWeights(weights, white[session.me].back if white else None, BITS, LINEAR)
 
 
 def solve_logistic(
@@ -155,7 +181,7 @@ def solve_logistic(
     if target is not None:
         own |= {"outputs": target.shape[1], "softmax": int(softmax)}
     if row_weights is not None:
-        own["peak"] = max(math.ceil(math.log2(row_weights.max())), 0)
+        own["peak"] = _find_peak(row_weights)
     sizes = session.agree(own)
     rows = check_rows(sizes)
     counts = {party: sizes[party]["columns"] for party in session.parties}
@@ -175,15 +201,14 @@ def solve_logistic(
     if found.losses:
         rounds = [{**one, "loss": loss} for one, loss in zip(rounds, found.losses, strict=False)]
     back = found.back.get(session.me)
-    return SharedWeights(found.weights, back, WEIGHT_BITS, tuple(rounds), found.stop_reason)
+    return SharedWeights(
+        found.weights, back, WEIGHT_BITS, LOGISTIC, tuple(rounds), found.stop_reason
+    )
 
 
-def check_rows(sizes: Mapping[str, Mapping[str, int]]) -> int:
-    """How many rows all parties have; ProtocolError if they do not agree."""
-    rows = {party: one["rows"] for party, one in sizes.items()}
-    if len(set(rows.values())) != 1:
-        raise ProtocolError(f"The parties have different numbers of rows: {rows}.")
-    return next(iter(rows.values()))
+def _find_peak(row_weights: Floats) -> int:
+    """Row weights are at most 2 to this power."""
+    return max(math.ceil(math.log2(row_weights.max())), 0)
 
 
 # ---- total scores --------------------------------------------------------------------------------
@@ -202,33 +227,3 @@ def open_scores(session: Session, scores: Floats | None, label_holder: str) -> F
         total = total + session.share(party, mine, shape)
     opened = total.open(label_holder, name="total scores", about=("columns",))
     return None if opened is None else decode(opened, _SCORE_BITS)
-
-
-def open_shared_scores(
-    session: Session, columns: Floats | None, state: Mapping[str, Any], label_holder: str
-) -> Floats | None:
-    """The same where nobody knows the weights."""
-    own: dict[str, int] = {}
-    if columns is not None:
-        columns = columns @ np.asarray(state["back"])
-        own = {"rows": len(columns), "columns": columns.shape[1]}
-        own |= {"models": state["models"], "bits": state["bits"]}
-    sizes = session.agree(own)
-    rows, models = check_rows(sizes), sizes[label_holder]["models"]
-    terms = []
-    for party in session.parties:
-        size = sizes[party]["columns"]
-        mine = None
-        if columns is not None and party == session.me:
-            mine = encode(columns, _COLUMN_BITS)
-        piece = np.zeros((size, models), dtype=np.uint64)
-        if columns is not None:
-            piece = np.asarray(state["pieces"][party], dtype=np.uint64).reshape(size, models)
-        terms.append((session.private(party, mine, (rows, size)), Shared(session, piece)))
-    parts = session.products(terms)
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    opened = total.open(label_holder, name="total scores", about=("columns",))
-    bits = _COLUMN_BITS + sizes[label_holder]["bits"]
-    return None if opened is None else decode(opened, bits)

@@ -89,7 +89,7 @@ class Point:
     at: Place
     gradient: Shared
     loss: Shared  # twice, of all outputs
-    slopes: Shared
+    slopes: Shared  # or probabilities less ½, where all classes are improved at once
     outside: Shared  # 0 if the series of the sigmoid covers all scores
     step: Shared  # the inverse times the gradient, before it is shortened
 
@@ -120,7 +120,9 @@ def _evaluate(
         )
         losses = waves.sum(plan.loss_bits - plain, cosines=series.loss.tolist())
     sigmoid = waves.sum(plan.residual_bits - plain, sines=series.sigmoid.tolist())
-    slopes = waves.sum(plan.slope_bits - plain, cosines=series.slope.tolist())
+    slopes = sigmoid
+    if not plan.joint:
+        slopes = waves.sum(plan.slope_bits - plain, cosines=series.slope.tolist())
     most = math.ceil((float(np.abs(series.loss).sum()) + 1) * 2.0 ** (plan.loss_bits + plan.spread))
     pairs = []
     if table.row_weights is not None:
@@ -160,7 +162,10 @@ def _evaluate(
     )
     gradient, cost = both[:size].reshape(*gradient.shape), both[size:]
     tilt = (cost - 2 * linear.reshape(size)).reshape(1, size)
-    step, tilted = multiply_all([(inverse, _lay(gradient)), (tilt, weights.reshape(size, 1))])
+    step, tilted = multiply_all(
+        [(inverse, _lay(gradient, inverse)), (tilt, weights.reshape(size, 1))]
+    )
+    step = step.reshape(plan.outputs, plan.total, 1)
     scale = 2.0 ** (LOSS_BITS + 1 - plan.size - plan.row_weight_bits)
     constant = round(series.constant * scale) * table.weight_sum
     loss = (2 << WEIGHT_BITS) * total + tilted.reshape(1) + constant
@@ -231,11 +236,11 @@ def fit_logistic(
         bound = weigh_bound(table, bound)
     inverse, search = bound.inverse, _Search(table)
     start = session.zeros(linear.shape)
-    at, step = _move(start, inverse @ _lay(-linear), plan.find_shift(0))
+    at, step = _step(table, start, inverse, -linear, 0)
     level, reason = 0, "max_rounds"
     for _ in range(plan.max_rounds):
         point = _evaluate(table, at, aim, inverse, series)
-        judged, (onward, taken) = search.judge(point)
+        judged, (onward, taken) = search.judge(point, inverse)
         if judged == "widen":
             if series.period == _LONGEST_PERIOD:
                 reason = "scores beyond reach"
@@ -243,14 +248,14 @@ def fit_logistic(
             series = _announce(table, 2 * series.period)
             continue
         if judged == "halve":
-            at, step = _move(at.weights, (1 << (STEP_SHIFT - 1)) * _lay(step), STEP_SHIFT)
+            longer = (1 << (STEP_SHIFT - 1)) * step.map(lambda words: words.T[:, :, None])
+            at, step = _move(at.weights, longer, STEP_SHIFT)
             step = -step
             continue
         if judged != "keep":
             inverse = invert_curvature(table, bound, point.slopes, _FLOOR_DECAY ** -(2 + level))
             level += 1
-            shift = plan.find_shift(search.points)
-            onward, taken = _move(at.weights, inverse @ _lay(point.gradient), shift)
+            onward, taken = _step(table, at.weights, inverse, point.gradient, search.points)
         at, step = onward, taken
         if judged == "finish":
             reason = "tolerance"
@@ -264,9 +269,19 @@ def fit_logistic(
     )
 
 
-def _lay(values: Shared) -> Shared:
-    """(columns, outputs) as one column per output."""
-    return values.map(lambda words: words.T[:, :, None])
+def _lay(values: Shared, inverse: Shared) -> Shared:
+    """(columns, outputs) as one column per output, or as one of all, by what it is multiplied."""
+    size = inverse.shape[-1]
+    return values.map(lambda words: words.T.reshape(-1, size, 1))
+
+
+def _step(
+    table: Table, start: Shared, inverse: Shared, gradient: Shared, number: int
+) -> tuple[Place, Shared]:
+    """Where step ``number`` by an inverse leads to, and that step."""
+    plan = table.plan
+    longer = (inverse @ _lay(gradient, inverse)).reshape(plan.outputs, plan.total, 1)
+    return _move(start, longer, plan.find_shift(number, inverse.shape[-1]))
 
 
 def _plan_move(start: Shared, longer: Shared, shift: int) -> list[Cut]:
@@ -307,7 +322,7 @@ class _Search:
         self._was_small = False
         self.points, self.losses = 0, list[float]()
 
-    def judge(self, point: Point) -> tuple[str, tuple[Place, Shared]]:
+    def judge(self, point: Point, inverse: Shared) -> tuple[str, tuple[Place, Shared]]:
         """What to do at a point, and where a step with the inverse at hand leads to.
 
         "widen" the series and look again; "halve" the step; "keep" the inverse or "refresh" it for
@@ -322,7 +337,8 @@ class _Search:
                 self.losses.append(float(opened[0]) / scale)
         gain = self._last - point.loss
         # Classes that are improved one by one come closer by a part of the rest in each step.
-        tolerance = plan.tolerance / 4 if plan.softmax else plan.tolerance
+        alone = plan.softmax and not plan.joint
+        tolerance = plan.tolerance / 4 if alone else plan.tolerance
         part = round(1 / max(tolerance, _SMALLEST_TOLERANCE))
         tests = [part * gain - point.loss, part * gain + point.loss]
         if self._gain is not None:
@@ -333,7 +349,7 @@ class _Search:
             [
                 Cut.sign(outside),
                 Cut.sign(concatenate(tests)),
-                *_plan_move(start, point.step, plan.find_shift(self.points)),
+                *_plan_move(start, point.step, plan.find_shift(self.points, inverse.shape[-1])),
             ]
         )
         bits = -concatenate([sides[:1] + sides[1:], signs])
@@ -346,7 +362,7 @@ class _Search:
             return "widen"
         if rose:
             return "halve"
-        judged = "keep" if fast else "refresh"
+        judged = "keep" if fast and not self._table.plan.joint else "refresh"
         if small:
             judged = "finish" if settled or self._was_small else "refresh"
         self._last, self._gain, self._was_small = point.loss, gain, small

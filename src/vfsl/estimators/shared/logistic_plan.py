@@ -21,6 +21,7 @@ ROUGH_BITS, ROUGH_WIDTH, COUNT_WIDTH = 4, 32, 48
 _FEWEST_DEALT_BITS, _MOST_DEALT_BITS = 8, 12
 _SLOPE_BITS, _SIGMOID_BITS, _COEFFICIENT_BITS = 7, 6, 12  # of coefficients: at least, at most
 _WIDTHS = (48, 56, 64)
+_MOST_JOINT = 160  # columns times classes: a matrix of so many rows is inverted
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,24 @@ class LogisticPlan:
         """How many losses there are: one, if the outputs are classes."""
         return 1 if self.softmax else self.outputs
 
-    def find_shift(self, number: int) -> int:
-        """What step ``number``, from 0, is shortened by.
+    @property
+    def joint(self) -> bool:
+        """Whether a softmax is improved in all classes at once, with its full curvature.
 
-        The curvature of a softmax is at most twice that of its classes taken one by one. Half a
-        step is right where it is twice, a whole one where it is once: they take turns.
+        Else classes are improved one by one: where the matrix would be large, or rows have weights.
         """
-        return STEP_SHIFT + int(self.softmax and number % 2 == 0)
+        small = self.outputs * self.total <= _MOST_JOINT
+        return self.softmax and small and self.peak is None
+
+    def find_shift(self, number: int, size: int) -> int:
+        """What step ``number``, from 0, by an inverse of that size is shortened by.
+
+        The curvature of a softmax is at most twice the bound of its classes taken one by one
+        (Böhning, "Multinomial logistic regression algorithm"): half a step by the inverse of that
+        bound never goes too far. Where there is nothing better, whole ones take turns with it.
+        """
+        alone = self.softmax and size == self.total
+        return STEP_SHIFT + int(alone and (self.joint or number % 2 == 0))
 
     @property
     def total(self) -> int:

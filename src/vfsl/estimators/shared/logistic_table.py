@@ -5,6 +5,7 @@ Holds, learns: as in logistic.py; nothing is opened here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from vfsl.crypto.shares import Private, Session, Shared, concatenate
 from vfsl.crypto.together import Cut, cut_all
+from vfsl.crypto.words import Words
 from vfsl.estimators.shared.curvature import (
     CELL_BITS,
     FIRST_STEP,
@@ -22,10 +24,12 @@ from vfsl.estimators.shared.curvature import (
     plan_inverse,
     weigh_gram,
     whiten,
+    whiten_with_constant,
 )
 from vfsl.estimators.shared.logistic_plan import WEIGHT_BITS, LogisticPlan
+from vfsl.estimators.shared.sigmoid import ERROR
 from vfsl.estimators.shared.softmax import find_lean
-from vfsl.values import Floats, Integers
+from vfsl.values import Booleans, Floats, Integers
 
 _CURVATURE_BITS = 25  # more than an inverse: it is multiplied by one with large eigenvalues
 _FIRST_FLOOR = 1 / 64  # smaller eigenvalues of the bound are left to later inverses
@@ -60,9 +64,8 @@ def enter_table(
     for party, count in plan.columns.items():
         mine = columns.get(party)
         if mine is not None:
-            penalty = np.full(count, plan.l2)
-            penalty[-1] = 0.0 if party == plan.label_holder else plan.l2
-            own[party] = whiten(np.asarray(mine, dtype=np.float64), penalty)
+            turn = whiten_with_constant if party == plan.label_holder else whiten
+            own[party] = turn(np.asarray(mine, dtype=np.float64), np.full(count, plan.l2))
         found = own.setdefault(party, None)
         z, costs = (None, None) if found is None else (found.cells, _round(found.penalty * scale))
         cells[party] = session.private(party, z, (plan.rows, count), width=plan.width)
@@ -146,7 +149,8 @@ def invert_bound(table: Table) -> tuple[Bound, Shared, Shared]:
     one = round(first * 2**MATRIX_BITS) * np.eye(total, dtype=np.int64)
     start = session.zeros(product.shape) + one
     longer = invert(product, start, plan_inverse(_FIRST_FLOOR))
-    bound = Bound.shorten(longer, plan.spread)
+    # The curvature of a softmax is at most twice this.
+    bound = Bound.shorten(longer, 1 if plan.joint else plan.spread)
     return bound, right[:, : plan.outputs], right[:, plan.outputs :]
 
 
@@ -164,25 +168,74 @@ def weigh_bound(table: Table, bound: Bound) -> Bound:
 
 def _curve(table: Table, bound: Bound, slopes: Shared, floor: float, spread: int = 0) -> Shared:
     """Inverses of Xᵀ diag(slopes) X + penalty, over 2^size, one per output, not yet shortened."""
-    session, plan = table.session, table.plan
+    plan = table.plan
     gram = weigh_gram(list(table.cells.values()), slopes)
-    bits = 2 * CELL_BITS + plan.slope_bits
-    for party, place in plan.place().items():
-        mine, shape = table.own[party], (1, plan.total, plan.total)
-        own = None
-        if mine is not None:
-            own = np.zeros(shape, dtype=np.int64)
-            own[0, place, place] = np.rint(mine.penalty * plan.rows * 2.0**bits)
-        gram = gram + session.share(party, own, shape, width=plan.width)
-    gram = gram.limit(3 * plan.rows << (bits + plan.spread - 1))  # rounding is less than half
-    curvature = gram.truncate(bits + plan.size - _CURVATURE_BITS)
+    curvature = _add_penalties(table, gram, np.ones(len(gram.piece), dtype=bool))
     product = (FIRST_STEP * (bound.inverse @ curvature)).truncate(_CURVATURE_BITS + 3 + spread)
     start = bound.start.map(lambda words: np.broadcast_to(words, product.shape))
     most = MOST_STEPS if plan.peak is None else MOST_STEPS - 1
     return invert(product, start, plan_inverse(floor, most))
 
 
+def _add_penalties(table: Table, gram: Shared, where: Booleans) -> Shared:
+    """Gram matrices, those of some outputs with the penalty, over 2^size."""
+    session, plan = table.session, table.plan
+    bits = 2 * CELL_BITS + plan.slope_bits
+    for party, place in plan.place().items():
+        mine, shape = table.own[party], (len(where), plan.total, plan.total)
+        own = None
+        if mine is not None:
+            own = np.zeros(shape, dtype=np.int64)
+            own[where, place, place] = np.rint(mine.penalty * plan.rows * 2.0**bits)
+        gram = gram + session.share(party, own, shape, width=plan.width)
+    gram = gram.limit(3 * plan.rows << (bits + plan.spread - 1))  # rounding is less than half
+    return gram.truncate(bits + plan.size - _CURVATURE_BITS)
+
+
+def _curve_jointly(table: Table, bound: Bound, sigmoids: Shared, floor: float) -> Shared:
+    """The inverse of the curvature of all classes together, one class after the other.
+
+    Between classes k and l it is −Xᵀ diag(p_k p_l) X, within one Xᵀ diag(p_k (1 − p_k)) X. If all
+    classes move alike, nothing but the penalty changes: there half of the bound is added, or small
+    errors of the gradient would become large steps.
+    """
+    plan, outputs = table.plan, table.plan.outputs
+    ones, others = np.triu_indices(outputs)
+    bits = plan.slope_bits // 2
+    (chances,) = cut_all([Cut.truncate(sigmoids, plan.residual_bits - bits, plan.width)])
+    chances = chances + (1 << (bits - 1))
+    products = chances[:, ones] * chances[:, others]
+    # A probability can be off by the error of its series: so no curvature comes out negative.
+    spare = math.ceil(2 * ERROR * 2.0**bits)
+    within = (ones == others).astype(np.int64) << bits
+    slopes = (1 << (plan.slope_bits - 2 * bits)) * (within * (chances + spare)[:, ones] - products)
+    gram = _add_penalties(table, weigh_gram(list(table.cells.values()), slopes), ones == others)
+    place = np.zeros((outputs, outputs), dtype=np.int64)
+    place[ones, others] = place[others, ones] = np.arange(len(ones))
+    size = outputs * plan.total
+
+    def lay_out(words: Words) -> Words:
+        """(classes, columns, all classes' columns)."""
+        return words[place].swapaxes(1, 2).reshape(outputs, plan.total, size)
+
+    product = FIRST_STEP * (bound.inverse @ gram.map(lay_out))
+    alike = np.kron(np.ones((outputs, outputs)), np.eye(plan.total)) / outputs
+    product = product.truncate(_CURVATURE_BITS + 4).reshape(1, size, size)
+    product = product + _round(alike * FIRST_STEP / 16 * 2**MATRIX_BITS)
+    spread = np.eye(outputs, dtype=np.uint64)[:, None, :, None]
+
+    def repeat(words: Words) -> Words:
+        """The same matrix for each class along the diagonal."""
+        return np.asarray(spread * words[0][:, None, :]).reshape(1, size, size)
+
+    return invert(product, bound.start.map(repeat), plan_inverse(floor / 2))
+
+
 def invert_curvature(table: Table, bound: Bound, slopes: Shared, floor: float) -> Shared:
-    """The inverses at given slopes; eigenvalues down to ``floor`` of the bound's are exact."""
-    longer = _curve(table, bound, slopes, floor)
+    """The inverses at given slopes; eigenvalues down to ``floor`` of the bound's are exact.
+
+    Where all classes are improved at once, ``slopes`` are their probabilities.
+    """
+    curve = _curve_jointly if table.plan.joint else _curve
+    longer = curve(table, bound, slopes, floor)
     return (8 * longer).truncate(MATRIX_BITS + 3)

@@ -35,7 +35,7 @@ from vfsl.crypto import shares
 from vfsl.crypto.choosing import sum_chosen
 from vfsl.crypto.shares import Session
 from vfsl.errors import ProtocolError
-from vfsl.estimators.shared.fit import check_rows
+from vfsl.estimators.shared.scoring import check_rows
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.protocol import count_binned
 from vfsl.estimators.trees.splits import Rule, find_sides
