@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -68,12 +69,22 @@ def trial(
 
 
 def federation(
-    frame: pd.DataFrame, known: Booleans | None, seed: int, how: str = "plain"
+    frame: pd.DataFrame,
+    known: Booleans | None,
+    seed: int,
+    how: str = "plain",
+    parties: str = "BC",
 ) -> Federation:
-    """B holds the first half of the columns, C the second half and the marks; aligned."""
+    """B holds the first half of the columns, C the second half and the marks; aligned.
+
+    With more ``parties`` than two each holds as many columns; C is the last.
+    """
     ids = np.arange(len(frame)).astype(str)
     marks = np.where(np.zeros(len(frame), bool) if known is None else known, 1, -1)
-    columns = dict(zip("BC", halves(list(frame.columns)), strict=True))
+    names = list(frame.columns)
+    cuts = np.linspace(0, len(names), len(parties) + 1).round().astype(int)
+    parts = [names[low:high] for low, high in pairwise(cuts)]
+    columns = dict(zip(parties, halves(names) if len(parties) == 2 else parts, strict=True))
     tables = {
         party: PartyTable.from_frame(frame[names].assign(id=ids), party=party, id="id", label=False)
         for party, names in columns.items()

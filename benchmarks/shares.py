@@ -40,18 +40,22 @@ FULL = Sizes(
         "logistic": 30_000,
         "wide": 125_000,
         "bags": 30_000,
+        "bags of three": 30_000,
+        "bags of four": 30_000,
+        "bag prediction": 3_750,
         "completion": 30_000,
         "prediction": 3_750,  # a fifth of them are predicted
         "association": 30_000,
     },
-    seeds={"demo": 1, "wide": 1, "prediction": 1, "association": 1}
+    seeds=dict.fromkeys(("demo", "wide", "prediction", "association"), 1)
+    | dict.fromkeys(("bags of three", "bags of four", "bag prediction"), 1)
     | dict.fromkeys(("ridge", "logistic", "bags", "completion"), 3),
     delayed=1_000,
     epochs=(1, 3, 10),
 )
 QUICK = Sizes(
     rows={"ridge": 1_500, "logistic": 1_500, "bags": 400, "completion": 600, "prediction": 3_750}
-    | {"association": 1_500},
+    | {"bags of three": 400, "bags of four": 400, "bag prediction": 400, "association": 1_500},
     seeds=dict.fromkeys(FULL.seeds, 1),
     delayed=0,
     epochs=(),
@@ -63,6 +67,9 @@ TITLES = {
     "logistic": "logistic, {}",
     "wide": "logistic, made-up, {}",
     "bags": "VFPU lr, 25 models, {}",
+    "bags of three": "VFPU lr, 25 models, {}, three data holders",
+    "bags of four": "VFPU lr, 25 models, {}, four data holders",
+    "bag prediction": "prediction by VFPU, {}",
     "completion": "completion, {}, two rounds",
     "prediction": "prediction, {}",
     "association": "association, {}",
@@ -105,6 +112,9 @@ GOALS = {
     ),
     "wide": Goal(),
     "bags": Goal({"MB": 60, "core-s": 10, "rounds": 250}, {"MB": 3840, "core-s": 118}),
+    "bags of three": Goal({"MB": 60}),
+    "bags of four": Goal(),
+    "bag prediction": Goal({"MB": 0.05}),
     "completion": Goal({"MB": 60, "core-s": 12}, {"MB": 1330, "core-s": 34}),
     "prediction": Goal({"MB": 0.05}, {"MB": 5.26, "core-s": 0.05}),
     "association": Goal(before={"MB": 21.4, "core-s": 0.9}),

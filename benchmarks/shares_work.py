@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -282,20 +283,28 @@ def _add_pieces(model: LinearRegression | LogisticRegression) -> dict[str, Float
 # ---- reliable positives --------------------------------------------------------------------------
 
 
-def bags(case: Case) -> Measured:
+@dataclass(frozen=True)
+class People:
+    """Made-up rows of a VFPU run: all columns, who is positive, and of whom that is known."""
+
+    frame: pd.DataFrame
+    truth: Array
+    known: Array
+
+    @classmethod
+    def make(cls, case: Case, rows: int) -> People:
+        rng = np.random.default_rng(case.seed)
+        made = make_parties(rows, 3, rng=rng, overlap=1.0, missing=0.0, known_positives=0.3)
+        known = made.truth["id"].isin(made.tables["A"]["id"]).to_numpy()
+        truth = made.truth[made.label].to_numpy(dtype=bool)
+        return cls(made.truth.drop(columns=["id", made.label]), truth, known)
+
+
+def bags(case: Case, parties: str = "BC") -> Measured:
     """VFPU with its defaults, 20 bags and 5 for held-out positives, beside pooled PU bagging."""
-    made = make_parties(
-        case.rows,
-        3,
-        rng=np.random.default_rng(case.seed),
-        overlap=1.0,
-        missing=0.0,
-        known_positives=0.3,
-    )
-    known = made.truth["id"].isin(made.tables["A"]["id"]).to_numpy()
-    truth = made.truth[made.label].to_numpy(dtype=bool)
-    frame = made.truth.drop(columns=["id", made.label])
-    fed = pu_trials.federation(frame, known, case.seed, case.scheme)
+    people = People.make(case, case.rows)
+    frame, known, truth = people.frame, people.known, people.truth
+    fed = pu_trials.federation(frame, known, case.seed, case.scheme, parties)
     model, runs, core, wall = weigh(lambda: VFPU().fit(fed))
     table = PartyTable.from_frame(
         frame.assign(id=np.arange(len(frame)).astype(str)), party="all", id="id", label=False
@@ -314,6 +323,20 @@ def bags(case: Case) -> Measured:
         ),
     )
     return Measured(_scheme(fed), f"{case.rows:,} rows", add_up(runs), core, wall, judged)
+
+
+def bag_prediction(case: Case) -> Measured:
+    """Probabilities of new rows by a VFPU model of four times as many."""
+    new = case.rows // 5
+    people = People.make(case, case.rows)
+    frame, known = people.frame, people.known
+    old = pu_trials.federation(frame[new:], known[new:], case.seed, case.scheme)
+    model = VFPU().fit(old)
+    fed = pu_trials.federation(frame[:new], known[:new], case.seed, case.scheme)
+    chances, runs, core, wall = weigh(lambda: model.predict_proba(fed))
+    found = auc(people.truth[:new], np.asarray(chances).reshape(new, -1)[:, -1])
+    judged = (Judged("AUC of new rows", found),)
+    return Measured(_scheme(fed), f"{new:,} rows", add_up(runs), core, wall, judged)
 
 
 # ---- completion ----------------------------------------------------------------------------------
@@ -454,6 +477,9 @@ WORK: dict[str, Callable[[Case], Measured]] = {
     "logistic": logistic,
     "wide": wide,
     "bags": bags,
+    "bags of three": partial(bags, parties="BDC"),
+    "bags of four": partial(bags, parties="BDEC"),
+    "bag prediction": bag_prediction,
     "completion": completion,
     "prediction": prediction,
     "association": association,

@@ -129,56 +129,6 @@ def test_drawn_errors_have_the_measured_sums():
     assert abs(np.corrcoef((real + 0.5 * beyond)[known], drawn[known])[0, 1]) < 0.3
 
 
-def test_drawn_scores_have_the_moments_of_each_class():
-    rng = np.random.default_rng(0)
-    codes, known = rng.integers(0, 3, 900), np.arange(900) % 10 > 0
-    hot = np.eye(3)[codes][:, 1:]
-    mix = np.array([[0.3, 0.1], [0.0, 0.2]])
-    errors = (rng.normal(size=(900, 2)) @ mix) * (1 + codes[:, None]) - 0.1 * hot
-    each = [errors[known & (codes == code)] for code in range(3)]
-    sums = np.array([one.sum(axis=0) for one in each])
-    squares = np.array([(one**2).sum(axis=0) for one in each])
-    products = errors[known].T @ errors[known]
-    drawn, sampled = (
-        calibration.draw_scores(
-            sums, squares, products, codes, known, np.random.default_rng(1), exactly=exactly
-        )
-        for exactly in (True, False)
-    )
-    for code, one in enumerate(each):
-        here = codes == code
-        found = (drawn - hot)[codes == code]
-        np.testing.assert_allclose(found.mean(axis=0), one.mean(axis=0))
-        np.testing.assert_allclose(found.std(axis=0), one.std(axis=0), rtol=1e-3)
-        expected = np.corrcoef(one.T)[0, 1]
-        assert np.corrcoef(found.T)[0, 1] == pytest.approx(expected, abs=0.1)
-        near = (sampled - hot)[here]
-        np.testing.assert_allclose(near.mean(axis=0), one.mean(axis=0), atol=0.15)
-        np.testing.assert_allclose(near.std(axis=0), one.std(axis=0), rtol=0.2)
-
-
-def test_scores_that_say_nothing_are_judged_so():
-    """Measured means of many classes differ by chance; a sample of them must not look better."""
-    rng = np.random.default_rng(0)
-    codes, known = rng.integers(0, 8, 400), np.ones(400, dtype=bool)
-    errors = 0.1 * rng.normal(size=(400, 7)) - np.eye(8)[codes][:, 1:]
-    each = [errors[codes == code] for code in range(8)]
-    moments = (
-        np.array([one.sum(axis=0) for one in each]),
-        np.array([(one**2).sum(axis=0) for one in each]),
-        errors.T @ errors,
-    )
-    apart = []
-    for exactly in (True, False):
-        drawn = calibration.draw_scores(*moments, codes, known, rng, exactly=exactly)
-        truth = np.eye(8)[codes]
-        chances = calibration.cross_chances(drawn, codes, known, 8, draw_folds(400, 5, rng))
-        even = ((1 / 8 - truth) ** 2).sum()
-        apart.append(1 - ((chances - truth) ** 2).sum() / even)
-    assert apart[0] > apart[1]
-    assert apart[1] < 0.03
-
-
 def test_a_score_reaches_a_probability():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 2, 400)

@@ -179,3 +179,51 @@ def test_separation_is_an_auc():
     positive, unlabelled = np.array([1.0, 2.0, 2.0]), np.array([0.0, 2.0, 3.0, -1.0])
     expected = roc_auc_score([1] * 3 + [0] * 4, np.concatenate([positive, unlabelled]))
     assert separation(positive, unlabelled) == pytest.approx(expected)
+
+
+# ---- scores that say little or nothing -----------------------------------------------------------
+
+_SCORES = st.one_of(
+    st.sampled_from([-700.0, -1.0, 0.0, 1e-12, 1.0, 20.7, 700.0]),
+    st.floats(-50, 50, allow_nan=False, allow_subnormal=False),
+)
+
+
+@given(
+    positive=st.lists(_SCORES, min_size=1, max_size=30),
+    unlabelled=st.lists(_SCORES, min_size=1, max_size=60),
+    seed=st.integers(0, 9),
+)
+@example(positive=[0.3], unlabelled=[0.3], seed=0)  # one row each, equal
+@example(positive=[0.3] * 20, unlabelled=[0.3] * 50, seed=0)  # all scores equal
+@example(positive=[5.0], unlabelled=[-1.0, -1.0, 0.0], seed=0)  # one positive, above all
+@example(positive=[-9.0, -8.0], unlabelled=[5.0, 6.0, 7.0], seed=0)  # no overlap, below all
+@example(positive=[9.0, 8.0], unlabelled=[-5.0, -6.0, -7.0], seed=0)  # no overlap, above all
+@example(positive=[0.0, 0.0, 0.0, 1e-300], unlabelled=[0.0, 1.0], seed=0)
+@example(positive=[-700.0, 700.0], unlabelled=[-700.0, 700.0], seed=0)
+@settings(max_examples=60, deadline=None)
+def test_a_prior_of_any_scores_is_a_fraction(positive, unlabelled, seed):
+    """Warnings are errors here: nothing is divided by nothing, whatever the scores are."""
+    one, other = np.array(positive), np.array(unlabelled)
+    prior = estimate_prior(one, other, np.random.default_rng(seed), repeats=5)
+    assert 0 <= prior.low <= prior.value <= prior.high <= 1
+    for name in ("best_bin", "upper", "top", "cautious"):
+        assert 0 <= getattr(prior, name) <= 1, name
+    found = calibrate(one, other, prior.value)
+    for chances in (found.of_all(other), found.of_unlabelled(other)):
+        assert ((chances >= 0) & (chances <= 1)).all()
+
+
+@given(
+    scores=st.lists(st.floats(-20, 20, allow_subnormal=False), min_size=3, max_size=40),
+    known=st.integers(1, 5),
+    prior=st.floats(0, 1),
+)
+@settings(max_examples=60, deadline=None)
+def test_scores_that_differ_never_become_equal_probabilities(scores, known, prior):
+    values = np.round(np.array(scores), 3)
+    found = calibrate(values[: min(known, 2)], values[2:], prior)
+    assert found.slope > 0
+    logits = found.slope * values + found.intercept
+    assert (np.diff(logits[np.argsort(values)]) >= 0).all()
+    assert len(np.unique(logits)) == len(np.unique(values))

@@ -207,65 +207,6 @@ def draw_errors(
     return np.asarray(found)
 
 
-def draw_scores(
-    sums: Floats,
-    squares: Floats,
-    products: Floats,
-    codes: Integers,
-    known: Booleans,
-    rng: np.random.Generator,
-    *,
-    exactly: bool,
-) -> Floats:
-    """Normal scores of classes whose errors have measured moments, (rows, classes but one).
-
-    Each class has its own means and deviations; correlations are those of all together.
-
-    Parameters
-    ----------
-    sums, squares : array (classes, classes but one)
-        Over the known rows of each class: of the errors of the indicators, and of their squares.
-    products : array (classes but one, classes but one)
-        Over all known rows: of the errors' products.
-    codes : array (rows,)
-    exactly : bool
-        Whether the drawn scores themselves have these moments, as what learns from them wants; else
-        they are a sample, as what judges by them wants. Then means are drawn together, too, as by
-        James and Stein ("Estimation with Quadratic Loss"): measured ones lie too far apart.
-    """
-    counts = np.maximum(np.bincount(codes[known], minlength=len(sums)), 1)[:, None]
-    errors = sums / counts
-    deviations = np.sqrt(np.maximum(squares / counts - errors**2, 0.0))
-    within = (products - (errors * counts).T @ errors) / counts.sum()
-    size = np.sqrt(np.maximum(np.diag(within), 1e-12))
-    turned, _ = _roots(within / np.outer(size, size))
-    means = errors + np.eye(len(sums))[:, 1:]
-    if not exactly:
-        roots, back = _roots(within)
-        centre = (counts * means).sum(axis=0) / counts.sum()
-        apart = (means - centre) @ back
-        length = float((counts * apart**2).sum())
-        kept = max(1.0 - (len(sums) - 1) * apart.shape[1] / length, 0.0) if length > 0 else 0.0
-        means = centre + kept * apart @ roots.T
-    scores = means[codes]
-    for code in range(len(sums)):
-        here = np.flatnonzero(codes == code)
-        noise = rng.standard_normal((len(here), turned.shape[1]))
-        if exactly and len(here) > turned.shape[1] + 1:
-            noise = noise - noise.mean(axis=0)
-            noise = noise @ _roots(noise.T @ noise / len(here))[1]
-        scores[here] += noise @ turned.T * deviations[code]
-    return np.asarray(scores)
-
-
-def _roots(matrix: Floats) -> tuple[Floats, Floats]:
-    """R with R Rᵀ the matrix, and what takes R back to 1; without directions that do not vary."""
-    values, vectors = np.linalg.eigh(matrix)
-    kept = values > 1e-4 * max(float(values[-1]), 1e-12)
-    size = np.sqrt(values[kept])
-    return np.asarray(vectors[:, kept] * size), np.asarray(vectors[:, kept] / size)
-
-
 # ---- intervals and class sets -------------------------------------------------------------------
 
 

@@ -70,28 +70,33 @@ class Target:
     @property
     def width(self) -> int:
         """How many numbers a linear model predicts for it: one, or one for each group but one."""
-        return int(self._groups.max()) if self.classes else 1
+        return int(self.group_of.max()) if self.classes else 1
 
     def numbers(self, values: Floats) -> Floats:
         """Values of it as a linear model predicts them, (rows, width)."""
         if not self.classes:
             return values[:, None]
-        return np.asarray(np.eye(self.width + 1)[self._groups[values.astype(np.int64)]][:, 1:])
+        return np.asarray(np.eye(self.width + 1)[self.group_of[values.astype(np.int64)]][:, 1:])
 
     @property
     def grouped(self) -> Integers:
         """Of a category the group of each cell, as a linear model predicts it."""
-        return np.asarray(self._groups[self.filled.astype(np.int64)])
+        return np.asarray(self.group_of[self.filled.astype(np.int64)])
 
     def plain_chances(self, scores: Floats) -> Floats:
         """Linear scores as probabilities, cut to 0 and 1; within a group as on the common rows."""
-        counts = np.maximum(self.counts(), 1e-9)
-        within = counts / np.bincount(self._groups, weights=counts)[self._groups]
-        return np.asarray(calibration.plain_chances(scores)[:, self._groups] * within)
+        return np.asarray(calibration.plain_chances(scores)[:, self.group_of] * self.within)
 
     @property
-    def _groups(self) -> Integers:
+    def group_of(self) -> Integers:
+        """The group of each category; without groups each is one."""
         return np.arange(len(self.levels)) if self.groups is None else self.groups
+
+    @property
+    def within(self) -> Floats:
+        """Which fraction of its group each category makes up."""
+        counts = np.maximum(self.counts(), 1e-9)
+        return np.asarray(counts / np.bincount(self.group_of, weights=counts)[self.group_of])
 
     def counts(self, use: Booleans | None = None) -> Integers:
         """How many of these rows, by default of all known cells, have each category."""
@@ -221,8 +226,8 @@ class Fold:
         Then, of a number, the parts of the rows by which errors were added up.
     scores : array (common rows, groups but one), optional
         Then, of a category, the drawn scores of a linear model.
-    limit : float, optional
-        Then, of a number, what enough of the real errors stay within.
+    halves : integer array (common rows,), sums and products : array, optional
+        Then, of a category, by which halves of the rows errors were added up, and to what.
     """
 
     target: Target
@@ -236,7 +241,9 @@ class Fold:
     drawn: bool = False
     parts: Integers | None = None
     scores: Floats | None = None
-    limit: float | None = None
+    halves: Integers | None = None
+    sums: Floats | None = None
+    products: Floats | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All but the column itself, as JSON values."""
@@ -250,16 +257,20 @@ class Fold:
     def from_dict(cls, content: Mapping[str, Any], target: Target) -> Self:
         kept = {name: one for name, one in content.items() if one is not None}
         scale, errors = kept.pop("scale", None), kept.pop("errors", None)
-        drawn, parts = kept.pop("drawn", False), kept.pop("parts", None)
-        limit = kept.pop("limit", None)
+        drawn = kept.pop("drawn", False)
+        places = {
+            name: np.asarray(kept.pop(name), dtype=np.int64)
+            for name in ("parts", "halves")
+            if name in kept
+        }
         return cls(
             target,
             **{name: np.asarray(one, dtype=float) for name, one in kept.items()},
             scale=None if scale is None else ClassScale.from_dict(scale),
             errors=None if errors is None else ErrorScale(**errors),
             drawn=bool(drawn),
-            limit=limit,
-            parts=None if parts is None else np.asarray(parts, dtype=np.int64),
+            parts=places.get("parts"),
+            halves=places.get("halves"),
         )
 
     def conformal_scores(self) -> Floats:
@@ -377,6 +388,10 @@ class Filled:
     chances : array (remaining rows, classes), optional
     fold : Fold
         Held-out predictions of the common rows, by the same kind of model.
+    half : array (remaining rows,), optional
+        Of a number, half the width of intervals, where errors of the rows are not known.
+    inside : boolean array (remaining rows, classes), optional
+        Likewise of a category: its sets.
     """
 
     target: Target
@@ -388,6 +403,8 @@ class Filled:
     confidence: Floats
     chances: Floats | None
     fold: Fold
+    half: Floats | None = None
+    inside: Booleans | None = None
 
     def draw(self, rng: np.random.Generator) -> Filled:
         """The column with draws in place of means: as wide as the real one, wrong row by row.
@@ -409,8 +426,8 @@ class Filled:
 
     def interval(self, miss: float, shift: Shift | None) -> tuple[Floats, Floats]:
         """Bounds that hold a fraction 1 − miss of the truth."""
-        if self.fold.limit is not None:
-            return calibration.split_interval(self.values, self.fold.limit)
+        if self.half is not None:
+            return calibration.split_interval(self.values, 1.0, self.half)
         q = self._quantiles(miss, shift)
         return calibration.split_interval(self.values, q, self.fold.rest_spread)
 
@@ -418,6 +435,8 @@ class Filled:
         """Classes that hold the truth in a fraction 1 − miss of the rows."""
         if self.chances is None:
             raise TypeError(self.target.name)
+        if self.inside is not None:
+            return self.inside
         return calibration.lac_sets(self.chances, self._quantiles(miss, shift))
 
     def _quantiles(self, miss: float, shift: Shift | None) -> Floats:

@@ -7,17 +7,17 @@ the missing party.
 
 On shares no prediction is opened: of numbers the missing party learns by hidden part of the rows
 the sum of squared errors and that of errors times the distance from the mean; skill, shrinking and
-so routes are made of these, and the same as with predictions. Of categories it learns means,
-deviations and correlations of the errors by class. What needs single rows is made of normal errors
-that add up so: probabilities and the skill of categories are those of normal scores, expected
-errors are the same for all rows of a column, and coverage is not measured. Intervals keep theirs:
-what the errors of a number stay within is found by counting them below a few limits.
+so routes are made of these, and the same as with predictions. Of categories it learns sums of
+errors by hidden halves of each class, and of their products; a logistic model of scores needs no
+more, but for scores to go with them, which come with VFPU-M's predictions. Until then a category's
+skill is that of its linear scores. What intervals and sets must be like to cover
+enough, VFPU-M finds of its last model (shared_limits.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -35,17 +35,13 @@ from vfsl.completion.calibration import (
     ErrorScale,
     cross_chances,
     cross_errors,
-    draw_errors,
     draw_folds,
-    draw_scores,
 )
+from vfsl.completion.class_sums import frequencies_of_others
 from vfsl.completion.columns import Fold, Target
-from vfsl.completion.shared_errors import ClassErrors
-from vfsl.completion.shared_fit import Missing
+from vfsl.completion.shared_judging import Question, mean_of_others
 from vfsl.completion.shared_roles import (
-    Posed,
     SharedLead,
-    count_parts,
     find_errors,
     follow_errors,
     make_shared_targets,
@@ -77,9 +73,6 @@ class CrossFit:
         False,
         "Also learn how large the errors of numbers are, so that confidence and intervals differ "
         "from row to row.",
-    )
-    miss: float = param(
-        0.1, "On shares: the fraction of truth that intervals may leave out.", gt=0, lt=1
     )
 
     def train(
@@ -158,23 +151,10 @@ class CrossFit:
         if targets:
             if tell is not None:
                 tell(name_columns([one.name for one in targets]), 0, len(targets))
-            parts = draw_folds(len(part.rows), count_parts(len(part.rows), self.folds), rng)
-            posed = Posed.of(targets)
-            beyond = np.hstack([baseline_gaps(one) for one in targets]) / posed.scales
-            codes = {i: one.grouped for i, one in enumerate(targets) if one.classes}
-            asked = Missing(
-                posed.values, posed.known, posed.means, beyond * posed.known, parts, codes
-            )
-            errors = find_errors(lead.order(), roles, asked, posed.classes, self.miss)
-            sums = iter(np.moveaxis(errors.numbers, 2, 0))
-            limits = iter(errors.limits)
-            for number, target in enumerate(targets):
-                if target.classes:
-                    fold = draw_classes(target, errors.classes[number], self.folds, rng)
-                else:
-                    fold = draw_numbers(target, next(sums), parts, self.spread, rng)
-                    fold = replace(fold, limit=float(next(limits)) * target.deviation)
-                found[target.name] = fold
+            question = Question.pose(targets, self.folds, rng)
+            classes = question.posed.classes
+            errors = find_errors(lead.order(), roles, question.missing(), classes)
+            found = question.hold_out(errors, self.spread, rng)
             lead.keep(targets, {"folds": {name: one.to_dict() for name, one in found.items()}})
         lead.end()
         return found
@@ -260,38 +240,6 @@ class CrossFit:
         )
 
 
-def baseline_gaps(target: Target) -> Floats:
-    """How far a number is from what the other rows say of it; of categories nothing is asked."""
-    if target.classes:
-        return np.zeros((len(target.filled), target.width))
-    return np.asarray((target.filled - mean_of_others(target))[:, None])
-
-
-def draw_numbers(
-    target: Target, sums: Floats, parts: Integers, spread: bool, rng: np.random.Generator
-) -> Fold:
-    """Held-out predictions of a number whose errors have these sums, (2, parts)."""
-    known, unit = target.known, target.deviation
-    beyond = baseline_gaps(target)[:, 0] / unit
-    values = target.filled + unit * draw_errors(sums[0], sums[1], beyond, known, parts, rng)
-    fold = Fold(target, values, mean_of_others(target), drawn=True, parts=parts)
-    if not spread:
-        return fold
-    scale = ErrorScale.constant(unit**2 * float(sums[0].sum()) / int(known.sum()))
-    return replace(fold, spread=scale.expected(values), errors=scale)
-
-
-def draw_classes(target: Target, errors: ClassErrors, folds: int, rng: np.random.Generator) -> Fold:
-    """Held-out probabilities of a category from scores with these means and deviations."""
-    groups, known, levels = target.grouped, target.known, len(target.levels)
-    moments = errors.sums, errors.squares, errors.products, groups, known
-    judged, learned = (draw_scores(*moments, rng, exactly=exactly) for exactly in (False, True))
-    fold = fold_scores(target, judged, draw_folds(len(groups), folds, rng))
-    codes = target.filled.astype(np.int64)
-    scale = ClassScale.fit(learned[known], codes[known], levels)
-    return replace(fold, scale=scale, drawn=True, scores=learned)
-
-
 def fold_scores(target: Target, scores: Floats, folds: Integers) -> Fold:
     """Linear scores of classes as probabilities, by a scale that did not see the row."""
     codes, classes = target.filled.astype(np.int64), len(target.levels)
@@ -299,18 +247,3 @@ def fold_scores(target: Target, scores: Floats, folds: Integers) -> Fold:
     scale = ClassScale.fit(scores[target.known], codes[target.known], classes)
     guess = chances.argmax(axis=1).astype(np.float64)
     return Fold(target, guess, frequencies_of_others(target), chances, scale=scale)
-
-
-def mean_of_others(target: Target) -> Floats:
-    """The mean of all known cells but the row's own."""
-    known, values = target.known, target.filled
-    total, count = values[known].sum(), known.sum()
-    alone = (total - values) / max(count - 1, 1)
-    return np.asarray(np.where(known, alone, total / max(count, 1)))
-
-
-def frequencies_of_others(target: Target) -> Floats:
-    """The frequencies of the classes among all known cells but the row's own, (rows, classes)."""
-    hot = np.eye(len(target.levels))[target.filled.astype(np.int64)] * target.known[:, None]
-    counts = hot.sum(axis=0) - hot
-    return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0))

@@ -354,13 +354,13 @@ class JointParts:
         how, pair, site = self.how, self.pairs[base], self.site
         side: Any
         if do == CROSS_FIT:
-            side = CrossFit(pair, how.folds, how.confidence == "spread", how.miss)
+            side = CrossFit(pair, how.folds, how.confidence == "spread")
         elif do == SHIFT:
             side = MeasureShift()
         elif do == VF_GAIN:
             side = NetworkRoute(str(how.low))
         else:
-            names = ("alpha", "k", "rounds", "confidence", "context", "stop")
+            names = ("alpha", "k", "rounds", "confidence", "miss", "context", "stop")
             side = VFPUM(pair, **{name: getattr(how, name) for name in names})
             side.rounds = side.rounds if do == VFPU_M else 1
         roles = self.roles_of(pair)

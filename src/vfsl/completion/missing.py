@@ -316,6 +316,10 @@ class MissingParty:
         """The skill of predictions as they will be given, and its error."""
         return skill(shrink(fold, self._how.folds)[0] if self._how.shrink else fold)
 
+    def _fraction(self, fold: Fold) -> float:
+        """Which part of a model's predictions is given; the rest is the mean."""
+        return shrink(fold, self._how.folds)[1] if self._how.shrink else 1.0
+
     def _predict(
         self,
         targets: Sequence[Target],
@@ -337,6 +341,7 @@ class MissingParty:
                 context=self._fill_first() if self._how.context == "preliminary" else None,
                 folds={name: folds[name] for name in names},
                 tell=partial(self._site.tell, do),
+                fraction=self._fraction,
             )
             reasons = Counter(one.stop_reason for one in made.found.values())
             outcome.metrics = {"columns": len(names)}
@@ -348,7 +353,8 @@ class MissingParty:
             for name, found in made.found.items():
                 base = pair.name_of(classes=found.target.classes)
                 model = f"{'vfpu-m' if do == VFPU_M else 'direct'} {base}"
-                filled[name] = self._fill_predicted(found, folds[name], route, model)
+                fold = folds[name] if found.fold is None else found.fold
+                filled[name] = self._fill_predicted(found, fold, route, model)
         return filled
 
     def _measure_shift(self) -> Shift | None:
@@ -386,7 +392,17 @@ class MissingParty:
         leave = self._how.remainder == "leave"
         present = found.moved if leave else np.ones(len(values), dtype=bool)
         return Filled(
-            target, route, model, values, present, found.round, found.confidence, chances, fold
+            target,
+            route,
+            model,
+            values,
+            present,
+            found.round,
+            found.confidence,
+            chances,
+            fold,
+            found.half,
+            found.inside,
         )
 
     def _fill_remainder(

@@ -14,15 +14,16 @@ import numpy as np
 
 from vfsl.completion.bases import Components
 from vfsl.completion.calibration import ClassScale, to_lists
-from vfsl.completion.columns import Target
+from vfsl.completion.columns import Fold, Target
 from vfsl.parts import ModelShare
 from vfsl.values import Booleans, Floats, Integers
 
-ALL_MOVED, ALL_ROUNDS, NOBODY, STOPPED = (
+ALL_MOVED, ALL_ROUNDS, NOBODY, STOPPED, NO_BETTER = (
     "every row has a pseudo-label",
     "all rounds",
     "no row is confident enough",
     "the stop rule",
+    "rounds do not lower the error of held-out rows",
 )
 
 # ---- how sure a prediction is, and who is chosen ------------------------------------------------
@@ -88,6 +89,11 @@ class Found:
         For each round: how many rows waited, were confident and were chosen, and the least
         confidence.
     stop_reason : str
+    half, inside : array, optional
+        Half the width of intervals, and sets of classes, (remaining rows, classes), where they were
+        found with the last model.
+    fold : Fold, optional
+        Then, what held-out rows say of that model.
     """
 
     target: Target
@@ -99,6 +105,9 @@ class Found:
     scale: ClassScale | None = None
     rounds: list[dict[str, Any]] = field(default_factory=list)
     stop_reason: str = ALL_ROUNDS
+    half: Floats | None = None
+    inside: Booleans | None = None
+    fold: Fold | None = None
 
     @classmethod
     def start(cls, target: Target, others: int, scale: ClassScale | None = None) -> Found:
@@ -159,7 +168,8 @@ class Found:
     def to_dict(self) -> dict[str, Any]:
         """All but the column itself and its scale, as JSON values."""
         left_out = ("target", "scale")
-        return {name: each for name, each in to_lists(self).items() if name not in left_out}
+        made = {name: each for name, each in to_lists(self).items() if name not in left_out}
+        return made | {"fold": None if self.fold is None else self.fold.to_dict()}
 
     @classmethod
     def from_dict(
@@ -167,8 +177,12 @@ class Found:
     ) -> Found:
         kept = {name: one for name, one in content.items() if one is not None}
         plain = {name: kept.pop(name) for name in ("rounds", "stop_reason")}
+        if "fold" in kept:
+            plain["fold"] = Fold.from_dict(kept.pop("fold"), target)
         arrays: dict[str, Any] = {name: np.asarray(one, float) for name, one in kept.items()}
         arrays["round"] = arrays["round"].astype(np.int64)
+        if "inside" in arrays:
+            arrays["inside"] = arrays["inside"].astype(bool)
         return cls(target, **arrays, scale=scale, **plain)
 
 

@@ -2,7 +2,8 @@
 
 Holds, learns: as in shared_fit.py. Leaving out row i makes its error 1/(1 − h_i) times larger,
 where h_i = ‖z_i‖²/n is the row's leverage, which the given party knows. So no model of a part of
-the rows is needed.
+the rows is needed. Pseudo-labels only make leverages smaller: with them, errors are rather taken
+too large.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
 
+from vfsl.completion.class_sums import HALVES, ClassErrors
 from vfsl.completion.shared_fit import (
-    FARTHEST_BITS,
     STEPS,
     WEIGHT,
     Given,
@@ -27,13 +27,10 @@ from vfsl.completion.shared_fit import (
 from vfsl.completion.tasks import residual_factors
 from vfsl.crypto.shares import Private, Session, Shared, concatenate
 from vfsl.errors import ConfigError
-from vfsl.values import Floats, Integers
+from vfsl.values import Booleans, Floats, Integers
 
 # Bits of errors behind the point at most; sums of their squares must fit.
 _ERROR = 20
-# Limits of errors are searched on so many rows at most, in so many steps, which first go up and
-# down by these factors: from the limit of normal errors most come within a twentieth.
-_COUNTED, _LIMITS, _UP, _DOWN = 500, 5, 1.5, 0.8
 
 
 def error_bits(sizes: Sizes) -> int:
@@ -42,46 +39,98 @@ def error_bits(sizes: Sizes) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class ClassErrors:
-    """Errors of a category's indicators: by class their means and squares, of all their products.
-
-    ``sums`` and ``squares``: (classes, targets), ``products``: (targets, targets).
-    """
-
-    sums: Floats
-    squares: Floats
-    products: Floats
-
-
-@dataclass(frozen=True, eq=False)
 class Errors:
     """What a cross-fit tells the missing party, in deviations of the targets.
 
-    ``numbers`` (2, parts, numbers): Σ e² and Σ e·beyond; ``classes`` by column; ``limits``: of each
-    number what its errors stay within, but for the fraction that may be missed.
+    ``numbers`` (2, parts, numbers): Σ e² and Σ e·beyond; ``classes`` by column.
     """
 
     numbers: Floats
     classes: Mapping[int, ClassErrors]
-    limits: Floats
 
 
 def add_up_errors(
-    s: Session, sizes: Sizes, given: Given | None, missing: Missing | None, miss: float = 0.1
+    s: Session, sizes: Sizes, given: Given | None, missing: Missing | None
 ) -> Errors | None:
-    """Sums of the errors of models that did not see the row, at the missing party.
+    """Sums of the errors of models that did not see the row, at the missing party."""
+    weights = fit_common(s, sizes, given, missing).weights.T
+    return open_sums(s, sizes, missing, hold_out(s, sizes, given, missing, weights))
 
-    ``miss`` matters there only.
+
+def hold_out(
+    s: Session, sizes: Sizes, given: Given | None, missing: Missing | None, weights: Shared
+) -> Shared:
+    """Hidden errors (rows, targets), with `error_bits`, of models that did not see the row."""
+    values, bits = missing and missing.values, error_bits(sizes)
+    # Errors left in are no larger than the targets, and factors no larger than 16: Σ e² ≤ 256 n.
+    width = width_for(2 * bits + 8 + sizes.level)
+    return leave_out(s, sizes, given, weights, values, sizes.known, sizes.rows, bits, width)
+
+
+def leave_out(
+    s: Session,
+    sizes: Sizes,
+    given: Given | None,
+    weights: Shared,
+    values: Floats | None,
+    known: Sequence[int],
+    count: int,
+    bits: int,
+    width: int,
+) -> Shared:
+    """a (z·w − value) for the first rows and hidden weights (columns, any number of models).
+
+    a is what the error of a row becomes larger by where the row is left out. ``known`` are
+    twentieths by model, ``bits`` those behind the point of the result.
     """
-    error, bits = hold_out(s, sizes, given, missing)
-    pairs, squares = [], error * error
-    numbers = _ask_numbers(s, sizes, missing, error, squares, bits)
-    classes = _ask_classes(s, sizes, missing, error, squares)
+    m = sizes.columns
+    fine, half = bits // 2 - 1, bits // 2
+    weights = weights.truncate(WEIGHT - (bits - fine))
+    fractions = sorted(set(known))
+    places = [np.flatnonzero(np.array(known) == one) for one in fractions]
+    factors = [None if given is None else _error_factors(given, c / STEPS) for c in fractions]
+    scaled = [
+        s.private(
+            sizes.given,
+            None
+            if given is None or a is None
+            else to_fixed(a[:count] * given.columns[:count], fine),
+            (count, m),
+            width,
+        )
+        for a in factors
+    ]
+    scores = s.products([(one, weights[:, at]) for one, at in zip(scaled, places, strict=True)])
+    mine = s.share(sizes.missing, to_fixed(values, bits - half), (count, weights.shape[1]), width)
+    errors = []
+    for a, at, score in zip(factors, places, scores, strict=True):
+        factor = s.share(
+            sizes.given, to_fixed(None if a is None else a[:count], half), (count, 1), width
+        )
+        errors.append(score - factor * mine[:, at])
+    order = np.argsort(np.concatenate(places))
+    return concatenate(errors, axis=1)[:, order]
+
+
+def _error_factors(given: Given, fraction: float) -> Floats:
+    leverage = (given.columns**2).sum(axis=1, keepdims=True) / len(given.columns)
+    return residual_factors(leverage, fraction)
+
+
+# ---- sums that are opened -----------------------------------------------------------------------
+
+
+def open_sums(s: Session, sizes: Sizes, missing: Missing | None, error: Shared) -> Errors | None:
+    """Sums of errors at the missing party: of numbers by part, of categories by half and class."""
+    bits = error_bits(sizes)
+    numbers, classes = (
+        _ask_numbers(s, sizes, missing, error, bits),
+        _ask_classes(s, sizes, missing, error),
+    )
     pairs = [*numbers, *classes]
     found = s.products(pairs) if pairs else []
     by_part, by_class = found[: len(numbers)], found[len(numbers) :]
     answers = _open_numbers(sizes, by_part, bits)
-    limits = _find_limits(s, sizes, missing, squares, bits, answers, miss)
     opened = {}
     for unit, sums in zip(sizes.categories, by_class, strict=True):
         mine = error[:, sizes.targets_of(unit)]
@@ -90,56 +139,16 @@ def add_up_errors(
             mine = s.share(sizes.missing, to_fixed(here, 0), mine.shape, mine.width) * mine
         whole = concatenate([sums.reshape(-1), (mine.T @ mine).reshape(-1)])
         opened[unit] = whole.open(to=sizes.missing, name="errors of classes", about=("columns",))
-    if answers is None:
+    if missing is None or answers is None:
         return None
-    by_column = {u: _read_classes(v, sizes, u, bits) for u, v in opened.items()}
-    return Errors(answers, by_column, limits)
-
-
-def hold_out(
-    s: Session, sizes: Sizes, given: Given | None, missing: Missing | None
-) -> tuple[Shared, int]:
-    """Hidden errors (rows, targets) of models that did not see the row, and their bits."""
-    n, m, bits = sizes.rows, sizes.columns, error_bits(sizes)
-    fine, half = bits // 2 - 1, bits // 2
-    model = fit_common(s, sizes, given, missing)
-    weights = model.weights.truncate(WEIGHT - (bits - fine)).T
-    # Errors left in are no larger than the targets, and factors no larger than 16: Σ e² ≤ 256 n.
-    width = width_for(2 * bits + 8 + sizes.level)
-    fractions = sorted(set(sizes.known))
-    places = [np.flatnonzero(np.array(sizes.known) == one) for one in fractions]
-    factors = [None if given is None else _error_factors(given, c / STEPS) for c in fractions]
-    scaled = [
-        s.private(
-            sizes.given,
-            None if given is None or a is None else to_fixed(a * given.columns, fine),
-            (n, m),
-            width,
-        )
-        for a in factors
-    ]
-    scores = s.products([(one, weights[:, at]) for one, at in zip(scaled, places, strict=True)])
-    values = s.share(
-        sizes.missing, to_fixed(missing and missing.values, bits - half), (n, sizes.targets), width
-    )
-    errors = []
-    for a, at, score in zip(factors, places, scores, strict=True):
-        factor = s.share(sizes.given, to_fixed(a, half), (n, 1), width)
-        errors.append(score - factor * values[:, at])
-    order = np.argsort(np.concatenate(places))
-    return concatenate(errors, axis=1)[:, order], bits
-
-
-def _error_factors(given: Given, fraction: float) -> Floats:
-    leverage = (given.columns**2).sum(axis=1, keepdims=True) / len(given.columns)
-    return residual_factors(leverage, fraction)
+    return Errors(answers, {u: _read_classes(v, sizes, u, bits) for u, v in opened.items()})
 
 
 def _ask_numbers(
-    s: Session, sizes: Sizes, missing: Missing | None, error: Shared, squares: Shared, bits: int
+    s: Session, sizes: Sizes, missing: Missing | None, error: Shared, bits: int
 ) -> list[tuple[Private, Shared]]:
     """Sums over the known cells of each part: of all numbers without gaps, then of each other."""
-    n, parts, numbers = sizes.rows, sizes.parts, sizes.numbers
+    n, numbers = sizes.rows, sizes.numbers
     if not len(numbers):
         return []
     beyond = s.share(
@@ -148,17 +157,24 @@ def _ask_numbers(
         (n, len(numbers)),
         error.width,
     )
-    products = error[:, numbers] * beyond
-    hot = None if missing is None else np.eye(parts, dtype=np.int64)[missing.parts]
+    mine = error[:, numbers]
+    squares, products = mine * mine, mine * beyond
     asked = []
     for places in group_by_gaps(sizes):
-        mine = None
-        if hot is not None and missing is not None:
-            mine = hot * missing.known[:, [numbers[places[0]]]]
-        rows = s.private(sizes.missing, mine, (n, parts), error.width)
-        each = [squares[:, numbers[places]], products[:, places]]
-        asked.append((rows.T, concatenate(each, axis=1)))
+        known = missing and missing.known[:, numbers[places[0]]]
+        rows = mark_parts(s, sizes, missing, known, error.width)
+        asked.append((rows.T, concatenate([squares[:, places], products[:, places]], axis=1)))
     return asked
+
+
+def mark_parts(
+    s: Session, sizes: Sizes, missing: Missing | None, known: Booleans | None, width: int
+) -> Private:
+    """Which known rows belong to which part, (rows, parts), of the missing party."""
+    mine = None
+    if missing is not None and known is not None:
+        mine = np.eye(sizes.parts, dtype=np.int64)[missing.parts] * known[:, None]
+    return s.private(sizes.missing, mine, (sizes.rows, sizes.parts), width)
 
 
 def group_by_gaps(sizes: Sizes) -> list[Integers]:
@@ -177,85 +193,18 @@ def _open_numbers(sizes: Sizes, sums: Sequence[Shared], bits: int) -> Floats | N
     return None if opened is None else opened.swapaxes(0, 1) / 4.0**bits
 
 
-@dataclass(eq=False)
-class Search:
-    """The missing party's search for the smallest limits that enough errors stay within.
-
-    A number's limit lies above ``low`` and not above ``high``. The first is that of normal errors.
-    """
-
-    limits: Floats
-    counts: Integers
-    miss: float
-
-    @classmethod
-    def begin(cls, deviations: Floats, counts: Integers, miss: float) -> Search:
-        return cls(deviations * float(norm.ppf(1.0 - miss / 2.0)), counts, miss)
-
-    def __post_init__(self) -> None:
-        self.low, self.high = np.zeros(len(self.limits)), np.full(len(self.limits), np.inf)
-        # The ⌈(n + 1)(1 − miss)⌉-th smallest; of too few rows there is none.
-        self._wanted = np.ceil((self.counts + 1) * (1.0 - self.miss) - 1e-9)
-
-    def take(self, within: Integers) -> None:
-        """How many errors are within the limits that were asked for; then ask for other ones."""
-        enough = within >= self._wanted
-        self.high = np.where(enough, np.minimum(self.high, self.limits), self.high)
-        self.low = np.where(enough, self.low, np.maximum(self.low, self.limits))
-        middle = np.where(self.low > 0, (self.low + self.high) / 2, _DOWN * self.high)
-        self.limits = np.where(np.isfinite(self.high), middle, _UP * self.low)
-
-
-def _find_limits(
-    s: Session,
-    sizes: Sizes,
-    missing: Missing | None,
-    squares: Shared,
-    bits: int,
-    sums: Floats | None,
-    miss: float,
-) -> Floats:
-    """What the errors of each number stay within, by counting them below rising and falling limits.
-
-    An interval as wide as that covers a new row with probability 1 − miss at least, whatever the
-    errors' distribution is. So many rows as counted are enough for that.
-    """
-    numbers, count = sizes.numbers, min(sizes.rows, _COUNTED)
-    if not len(numbers):
-        return np.zeros(0)
-    shape, known, search = (count, len(numbers)), None, None
-    if missing is not None and sums is not None:
-        known = missing.known[:count, numbers]
-        rows = np.maximum(missing.known[:, numbers].sum(axis=0), 1)
-        deviations = np.sqrt(np.maximum(sums[0].sum(axis=0), 0.0) / rows)
-        search = Search.begin(deviations, known.sum(axis=0), miss)
-    cells = s.share(sizes.missing, to_fixed(known, 0), shape)
-    for _ in range(_LIMITS):
-        asked = None
-        if search is not None:
-            asked = np.minimum(search.limits, 2.0 ** (FARTHEST_BITS + 3))[None] ** 2
-        limit = s.share(sizes.missing, to_fixed(asked, 2 * bits), (1, len(numbers)))
-        inside = (squares[:count, numbers] - limit).below_zero()
-        inside = inside * cells if len(sizes.holed) else inside
-        within = inside.sum(axis=0).narrow(32)
-        found = within.open(to=sizes.missing, name="rows within", about=("columns",))
-        if search is not None and found is not None:
-            search.take(found)
-    return np.zeros(len(numbers)) if search is None else search.high
-
-
 def _ask_classes(
-    s: Session, sizes: Sizes, missing: Missing | None, error: Shared, squares: Shared
+    s: Session, sizes: Sizes, missing: Missing | None, error: Shared
 ) -> list[tuple[Private, Shared]]:
-    """Sums of errors and their squares over the rows of each class of each category."""
+    """Sums of errors over the rows of each half of each class of each category."""
     n, asked = sizes.rows, []
     for unit in sizes.categories:
-        at, count = sizes.targets_of(unit), sizes.classes[unit]
+        at, count = sizes.targets_of(unit), HALVES * sizes.classes[unit]
         hot = None
         if missing is not None:
             hot = np.eye(count, dtype=np.int64)[missing.codes[unit]] * missing.known[:, at[:1]]
         rows = s.private(sizes.missing, hot, (n, count), error.width)
-        asked.append((rows.T, concatenate([error[:, at], squares[:, at]], axis=1)))
+        asked.append((rows.T, error[:, at]))
     return asked
 
 
@@ -263,6 +212,54 @@ def _read_classes(opened: Integers | None, sizes: Sizes, unit: int, bits: int) -
     if opened is None:
         raise ConfigError("Only the missing party reads errors.")
     count, targets = sizes.classes[unit], len(sizes.targets_of(unit))
-    sums, squares = np.split(opened[: 2 * count * targets].reshape(count, 2 * targets), 2, axis=1)
-    products = opened[2 * count * targets :].reshape(targets, targets)
-    return ClassErrors(sums / 2.0**bits, squares / 4.0**bits, products / 4.0**bits)
+    sums, products = np.split(opened, [HALVES * count * targets])
+    return ClassErrors(
+        sums.reshape(HALVES, count, targets) / 2.0**bits,
+        products.reshape(targets, targets) / 4.0**bits,
+    )
+
+
+# ---- whether self-training pays -----------------------------------------------------------------
+
+
+def keep_better(
+    s: Session,
+    sizes: Sizes,
+    given: Given | None,
+    missing: Missing | None,
+    before: Shared,
+    after: Shared,
+) -> tuple[Shared, Shared, Booleans | None]:
+    """Of each column the weights after self-training, if they are better, else those before.
+
+    Also hidden errors of these, and at the missing party which columns were better: those whose
+    squared errors fall by more than the standard error of that fall, over hidden parts of the rows.
+    Nobody else learns which.
+    """
+    first, second = (hold_out(s, sizes, given, missing, one) for one in (before, after))
+    change = second * second - first * first
+    each = [change[:, sizes.targets_of(unit)] for unit in range(len(sizes.classes))]
+    by_unit = concatenate([one.sum(axis=1).reshape(sizes.rows, 1) for one in each], axis=1)
+    firsts = np.array([sizes.targets_of(unit)[0] for unit in range(len(sizes.classes))])
+    whole = np.flatnonzero(np.array(sizes.known)[firsts] == STEPS)
+    groups = [*([whole] if len(whole) else []), *np.setdiff1d(range(len(firsts)), whole)[:, None]]
+    sums = []
+    for units in groups:
+        known = missing and missing.known[:, firsts[units[0]]]
+        rows = mark_parts(s, sizes, missing, known, change.width)
+        sums.append(rows.T @ by_unit[:, units])
+    changes = concatenate(sums, axis=1)[:, np.argsort(np.concatenate(groups))]
+    opened = changes.open(to=sizes.missing, name="change of errors", about=("columns",))
+    better, chosen = None, None
+    if opened is not None:
+        better = falls(opened.astype(np.float64))
+        chosen = better[sizes.units][None].astype(np.int64)
+    bits = s.share(sizes.missing, chosen, (1, sizes.targets))
+    weights = before + (after - before) * bits
+    return weights, first + (second - first) * bits.narrow(first.width), better
+
+
+def falls(changes: Floats) -> Booleans:
+    """Whether sums (parts, columns) fall by more than the standard error of their sum."""
+    error = changes.std(axis=0, ddof=1) * np.sqrt(len(changes))
+    return np.asarray(changes.sum(axis=0) < -error)

@@ -3,19 +3,20 @@
 Holds   the missing party: targets, which cells are known, and to which part each row belongs; the
         given party: its columns for common and remaining rows; the dealer: no data.
 Learns  the missing party: sums of errors of the common rows, for numbers two by hidden part, for
-        categories means, squares and products by class; or one prediction per remaining row and
-        target. Nothing of any round. The given party and the dealer: how many columns and parts
-        there are, how many classes each nameless column has and which fraction of it is known, in
-        twentieths. The missing party and the dealer: how far the given party's remaining rows
-        reach, as a power of two. See crypto/session.py.
+        categories by halves of classes, and their products; one prediction per remaining row and
+        target; of the last model how many common rows are within limits of its choice. Of rounds
+        only how errors of each column changed, by hidden part. The given party and the dealer: how
+        many columns and parts there are, how many classes each nameless column has and which
+        fraction of it is known, in twentieths. The missing party and the dealer: how far the given
+        party's remaining rows reach, as a power of two. See crypto/session.py.
 
 The given party turns its columns so that the penalised mean of their squares is 1 on the common
 rows: then the model of a target without gaps is Zᵀy/n, one product. Gaps and pseudo-labels weigh
 rows; such a model is solved by Chebyshev's iteration, whose interval has guaranteed ends where
 there are no gaps.
 
-shared_errors.py adds up the errors of rows that are left out, shared_rounds.py learns from
-pseudo-labels, shared_roles.py has the parties' sides.
+shared_errors.py adds up the errors of rows that are left out, shared_limits.py finds what they stay
+within, shared_rounds.py learns from pseudo-labels, shared_roles.py has the parties' sides.
 """
 
 from __future__ import annotations
@@ -44,11 +45,19 @@ DISCLOSURES: Disclosures = {
     "errors of numbers": Disclosure(
         Masked, "for each number and hidden part of the common rows two sums of errors"
     ),
-    "rows within": Disclosure(
-        Masked, "for each number how many errors are below a limit that the receiver chose"
-    ),
     "errors of classes": Disclosure(
-        Masked, "for each category sums of errors and their products over the rows of each class"
+        Masked,
+        "for each category sums of errors over hidden halves of the rows of each class, and of "
+        "their products over all rows",
+    ),
+    "change of errors": Disclosure(
+        Masked, "for each column and hidden part of the common rows how errors changed by rounds"
+    ),
+    "errors by prediction": Disclosure(
+        Masked, "for each number three sums of squared errors, weighted by powers of predictions"
+    ),
+    "rows within": Disclosure(
+        Masked, "for each column how many rows are within a limit that the receiver chose"
     ),
     "predictions": Disclosure(Masked, "for each remaining row and target one prediction"),
 }
@@ -128,7 +137,7 @@ class Missing:
     parts : integer array (rows,)
         The part of each row, by which errors of numbers are added up.
     codes : mapping of column to integer array (rows,)
-        Of categories: the class of each known cell.
+        Of categories: the half and class of each known cell, by which errors are added up.
     sure : boolean array (targets,)
         Whether all predictions of a number count as confident, where errors decide it.
     maps : array (targets of categories, classes of all categories), and cuts : array (classes,)
@@ -158,6 +167,8 @@ class Sizes:
         Of each column that is predicted: how many classes it has, 0 for a number. A category has a
         target for each class but the first.
     reach : int
+    judged : bool
+        Whether the missing party asks what errors of the last model stay within.
     """
 
     given: str
@@ -169,6 +180,7 @@ class Sizes:
     known: tuple[int, ...]
     classes: tuple[int, ...] = ()
     reach: int = 0
+    judged: bool = False
 
     @property
     def targets(self) -> int:
@@ -228,6 +240,7 @@ class Sizes:
                 tuple(known),
                 tuple(classes),
                 ours["reach"],
+                bool(theirs.get("judged", 0)),
             )
         except KeyError as error:
             raise ProtocolError(f"Sizes lack {error}.", missing) from None

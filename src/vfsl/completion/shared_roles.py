@@ -5,7 +5,7 @@ Holds, learns: as in shared_fit.py. The missing party leads, and keeps what is f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,8 +14,9 @@ import numpy as np
 from vfsl.channel import Channel
 from vfsl.completion.bases import Components, Pair, prepare_given
 from vfsl.completion.calibration import ClassScale
+from vfsl.completion.class_sums import LEAST_OF_CLASS
 from vfsl.completion.columns import Fold, Target, make_target, merge_rare
-from vfsl.completion.shared_errors import Errors, add_up_errors
+from vfsl.completion.shared_errors import Errors, add_up_errors, keep_better, open_sums
 from vfsl.completion.shared_fit import (
     DISCLOSURES,
     FARTHEST_BITS,
@@ -28,6 +29,7 @@ from vfsl.completion.shared_fit import (
     open_predictions,
     turn_columns,
 )
+from vfsl.completion.shared_limits import Judging, find_limits
 from vfsl.completion.shared_rounds import Choice, block_sizes, draw_blocks, self_train
 from vfsl.completion.tasks import NUMBERS, load_marks
 from vfsl.crypto.shares import Session, Shared
@@ -40,8 +42,6 @@ from vfsl.store import Checkpoints
 from vfsl.values import Booleans, Floats, Integers
 
 SCHEME = "shares"
-# A class of fewer rows is too rare to be judged by parts of them.
-_LEAST_OF_CLASS = 10
 # Errors are added up by at most so many parts, of so many rows at least.
 _MOST_PARTS, _ROWS_PER_PART = 20, 50
 # No score reaches that.
@@ -138,7 +138,7 @@ def make_shared_targets(common: PartyTable, columns: Sequence[str]) -> list[Targ
     made = []
     for name in columns:
         target = make_target(common, name)
-        merged = merge_rare(target, _LEAST_OF_CLASS) if target.classes else target
+        merged = merge_rare(target, LEAST_OF_CLASS) if target.classes else target
         if merged is not None:
             made.append(merged)
     return made
@@ -179,14 +179,31 @@ class SharedLead:
         self._leader.end()
 
 
-def find_errors(
-    channel: Channel, roles: Roles, missing: Missing, classes: Sequence[int], miss: float
-) -> Errors:
+def find_errors(channel: Channel, roles: Roles, missing: Missing, classes: Sequence[int]) -> Errors:
     """The missing party's side of a cross-fit: sums of errors."""
     told = {"parts": int(missing.parts.max()) + 1}
     with Session.join(channel, roles.data_holders, roles.key_holder) as s:
         sizes = _agree(s, roles, _tell_targets(missing, told, classes))
-        return _there(add_up_errors(s, sizes, None, missing, miss))
+        return _there(add_up_errors(s, sizes, None, missing))
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """What the missing party has after VFPU-M, and its piece of the models.
+
+    ``better``: which columns self-training improved, where there were rounds; ``judging``: what
+    errors stay within, where that was asked.
+    """
+
+    scores: Floats  # (remaining rows, targets)
+    share: ModelShare
+    better: Booleans | None = None
+    judging: Judging | None = None
+
+
+# Makes what judges the last models of their predictions and, if these are not the first ones, of
+# the sums of their errors; also of the mean leverage of common rows.
+Judge = Callable[[Floats, Errors | None, float], Judging]
 
 
 def find_predictions(
@@ -197,15 +214,52 @@ def find_predictions(
     choice: Choice,
     fraction: float,
     rounds: int,
-) -> tuple[Floats, ModelShare]:
-    """The missing party's side of VFPU-M: predictions (remaining rows, targets), and its piece."""
+    judge: Judge | None = None,
+) -> Predicted:
+    """The missing party's side of VFPU-M."""
+    parts = int(missing.parts.max(initial=0)) + 1 if judge is not None else 1
+    told = {"parts": parts, "judged": int(judge is not None)}
     with Session.join(channel, roles.data_holders, roles.key_holder) as s:
-        sizes = _agree(s, roles, _tell_targets(missing, {"parts": 1}, classes))
-        weights = self_train(
-            s, sizes, None, missing, block_sizes(sizes.rest, fraction, rounds), choice
-        )
-        found = _there(open_predictions(s, sizes, None, sizes.rest, weights))
-    return found, ModelShare(channel.me, SCHEME, {"piece": weights.piece.tolist()})
+        sizes = _agree(s, roles, _tell_targets(missing, told, classes))
+        blocks = block_sizes(sizes.rest, fraction, rounds)
+        made = predict(s, sizes, None, missing, blocks, choice, judge)
+    share = ModelShare(channel.me, SCHEME, {"piece": made.weights.piece.tolist()})
+    return Predicted(_there(made.scores), share, made.better, made.judging)
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    weights: Shared
+    scores: Floats | None
+    better: Booleans | None
+    judging: Judging | None
+
+
+def predict(
+    s: Session,
+    sizes: Sizes,
+    given: Given | None,
+    missing: Missing | None,
+    blocks: Sequence[int],
+    choice: Choice,
+    judge: Judge | None = None,
+) -> _Made:
+    """Models of all columns, self-trained where that pays, and what their predictions are worth.
+
+    The program that all parties run. Whether self-training pays is asked where errors are judged.
+    """
+    before, weights = self_train(s, sizes, given, missing, blocks, choice)
+    better, sums, judging = None, None, None
+    if sizes.judged and blocks:
+        weights, errors, better = keep_better(s, sizes, given, missing, before, weights)
+        sums = open_sums(s, sizes, missing, errors)
+    scores = open_predictions(s, sizes, given and given.rest, sizes.rest, weights)
+    if sizes.judged:
+        leverage = sizes.columns / sizes.rows
+        if judge is not None and scores is not None:
+            judging = judge(scores, sums, leverage)
+        find_limits(s, sizes, given, missing, weights, judging)
+    return _Made(weights, scores, better, judging)
 
 
 def _tell_targets(missing: Missing, told: dict[str, int], classes: Sequence[int]) -> dict[str, int]:
@@ -276,8 +330,7 @@ def follow_predictions(
         with Session.join(inner, roles.data_holders, roles.key_holder, rng=rng) as s:
             sizes = _agree(s, roles, _tell_columns(given))
             blocks = block_sizes(sizes.rest, fraction, rounds)
-            weights = self_train(s, sizes, given, None, blocks, choice)
-            open_predictions(s, sizes, given and given.rest, sizes.rest, weights)
+            weights = predict(s, sizes, given, None, blocks, choice).weights
         if prepared is not None and given is not None:
             state = prepared.state | {
                 "turn": given.turn.tolist(),

@@ -75,8 +75,8 @@ def self_train(
     missing: Missing | None,
     blocks: Sequence[int],
     choice: Choice,
-) -> Shared:
-    """Hidden weights (columns, targets) after all rounds.
+) -> tuple[Shared, Shared]:
+    """Hidden weights (columns, targets) before and after all rounds.
 
     Each round looks at a block of remaining rows. Confident ones get the prediction, or the class,
     as a label and weigh as much as a common row from then on.
@@ -94,7 +94,7 @@ def self_train(
         more = added + (count * model.penalty).truncate(MATRIX)
         matrix = matrix + more[sizes.units]
         weights = solve(matrix, right, low, 2.0**sizes.reach, weights)
-    return weights.T
+    return model.weights.T, weights.T
 
 
 @dataclass(frozen=True, eq=False)

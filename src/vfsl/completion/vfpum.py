@@ -31,9 +31,11 @@ from vfsl.completion.bases import (
     make_pair,
     prepare_given,
 )
+from vfsl.completion.calibration import ClassScale
 from vfsl.completion.columns import Fold, Target
 from vfsl.completion.pseudo_labels import (
     ALL_MOVED,
+    NO_BETTER,
     NOBODY,
     STOPPED,
     ColumnModels,
@@ -41,9 +43,8 @@ from vfsl.completion.pseudo_labels import (
     spread_confidence,
     value_confidence,
 )
-from vfsl.completion.shared_fit import Missing
+from vfsl.completion.shared_judging import Fraction, Judgement, Question
 from vfsl.completion.shared_roles import (
-    Posed,
     SharedLead,
     cut_classes,
     find_predictions,
@@ -77,6 +78,8 @@ TellColumns = Callable[[str, int, int], None]
 Stop = Callable[[Sequence[Mapping[str, Any]]], bool]
 
 _MOST = 1 << 40
+# By at least so many parts of the rows it is judged whether rounds pay.
+_FOLDS = 5
 
 
 @documented
@@ -107,6 +110,12 @@ class VFPUM:
         "mean, or how small an error is to be expected of the prediction ('spread'). Categories "
         "use their largest probability.",
     )
+    miss: float = param(
+        0.1,
+        "On shares: the fraction of truth that intervals and class sets may leave out.",
+        gt=0,
+        lt=1,
+    )
     context: Literal["none", "preliminary"] = param(
         "none",
         "Whether the missing party's other columns take part, on remaining rows by a first fill.",
@@ -129,6 +138,7 @@ class VFPUM:
         folds: Mapping[str, Fold] | None = None,
         kept: Checkpoints | None = None,
         tell: TellColumns | None = None,
+        fraction: Fraction | None = None,
     ) -> ColumnModels:
         """One party's side.
 
@@ -148,6 +158,9 @@ class VFPUM:
             Where this party keeps finished groups of columns, to go on from after a failure.
         tell : callable, optional
             At the missing party: hears which columns are next, how many are done, of how many.
+        fraction : callable, optional
+            At the missing party, on shares: which part of a model's predictions will be given, by
+            its fold; the rest is the mean. Intervals are those of what is given.
         """
         check_params(self)
         pair = make_pair(self.base)
@@ -155,7 +168,7 @@ class VFPUM:
         kept = Checkpoints(None) if kept is None else kept
         if on_shares(pair, roles):
             return self._train_on_shares(
-                channel, pair, part, roles, rng, columns, folds or {}, kept, tell
+                channel, pair, part, roles, rng, columns, folds or {}, kept, tell, fraction
             )
         if channel.me == roles.label_holder:
             if part is None:
@@ -181,6 +194,7 @@ class VFPUM:
         folds: Mapping[str, Fold],
         kept: Checkpoints,
         tell: TellColumns | None,
+        fraction: Fraction | None,
     ) -> ColumnModels:
         for name, given in (("context", self.context != "none"), ("stop", self.stop is not None)):
             if given:
@@ -201,15 +215,14 @@ class VFPUM:
         lead = SharedLead(channel, roles, kept, roles.feature_holders)
         content = lead.load(targets)
         if content is None and targets:
-            content = self._predict_on_shares(lead, roles, targets, choice, folds)
+            content = self._predict_on_shares(lead, roles, targets, choice, folds, fraction, rng)
             lead.keep(targets, content)
         lead.end()
         done = ColumnModels(groups=[[one.name for one in targets]] if targets else [])
         if content is not None:
             done.shares[0] = ModelShare.from_dict(content["share"])
-            scales = {name: fold.scale for name, fold in folds.items()}
             done.found = {
-                one.name: Found.from_dict(line, one, scales.get(one.name))
+                one.name: Found.from_dict(line, one, _scale_of(line, one, folds.get(one.name)))
                 for line, one in zip(content["found"], targets, strict=True)
             }
         return done
@@ -221,15 +234,22 @@ class VFPUM:
         targets: Sequence[Target],
         choice: Choice,
         folds: Mapping[str, Fold],
+        fraction: Fraction | None,
+        rng: np.random.Generator,
     ) -> dict[str, Any]:
         """All rounds of all columns; what was found, and this party's share."""
-        scales = {name: fold.scale for name, fold in folds.items()}
         if self.rounds > 1 and self.alpha <= 0.5 and any(one.classes for one in targets):
             raise ConfigError(
                 "The alpha parameter of VFPUM must be above 0.5 for categories on shares, so that "
                 f"a row has one class. Got {self.alpha} instead."
             )
-        posed = Posed.of(targets)
+        known = [folds.get(one.name) for one in targets]
+        halves = {
+            i: fold.halves for i, fold in enumerate(known) if fold and fold.halves is not None
+        }
+        judged = all(fold and (fold.chances is None or fold.halves is not None) for fold in known)
+        question = Question.pose(targets, _FOLDS, rng, halves)
+        posed = question.posed
         maps, cuts = cut_classes(targets, folds, self.alpha)
         sure = np.zeros(len(posed.means), dtype=bool)
         for target, at in zip(targets, posed.places, strict=True):
@@ -237,19 +257,33 @@ class VFPUM:
             if fold is not None and fold.errors is not None:
                 expected = fold.errors.expected(target.filled[:1])
                 sure[at] = spread_confidence(expected, target.deviation) >= self.alpha
-        asked = Missing(posed.values, posed.known, posed.means, sure=sure, maps=maps, cuts=cuts)
-        scores, share = find_predictions(
-            lead.order(), roles, asked, posed.classes, choice, self.k, self.rounds
+        asked = replace(question.missing(), sure=sure, maps=maps, cuts=cuts)
+        judgement = Judgement(question, folds, self.miss, fraction, rng) if judged else None
+        judge = None if judgement is None else judgement.begin
+        made = find_predictions(
+            lead.order(), roles, asked, posed.classes, choice, self.k, self.rounds, judge
         )
-        values = scores * posed.scales + posed.means
-        state = {**share.state, "means": posed.means.tolist(), "scales": posed.scales.tolist()}
-        found = [Found.start(one, len(scores), scales.get(one.name)) for one in targets]
-        for one, at in zip(found, posed.places, strict=True):
-            answer = one.chances_of(values[:, at]) if one.target.classes else values[:, at]
-            self._take_answer(one, answer, folds.get(one.target.name))
+        if judgement is not None:
+            folds = judgement.folds
+        values = made.scores * posed.scales + posed.means
+        state = {"means": posed.means.tolist(), "scales": posed.scales.tolist()}
+        found = []
+        for number, (target, at) in enumerate(zip(targets, posed.places, strict=True)):
+            half, inside = None, None
+            if made.judging is not None and judgement is not None:
+                half, inside = judgement.end(made.judging, number, values[:, at])
+            fold = folds.get(target.name)
+            one = Found.start(target, len(values), None if fold is None else fold.scale)
+            answer = one.chances_of(values[:, at]) if target.classes else values[:, at]
+            self._take_answer(one, answer, fold)
+            if judgement is not None:
+                one.half, one.inside, one.fold = half, inside, fold
+            if made.better is not None and not made.better[number]:
+                one.stop_reason = NO_BETTER
+            found.append(one)
         return {
             "found": [one.to_dict() for one in found],
-            "share": replace(share, state=state).to_dict(),
+            "share": replace(made.share, state={**made.share.state, **state}).to_dict(),
         }
 
     # ---- by rounds in the open ----------------------------------------------------------------
@@ -454,6 +488,13 @@ class VFPUM:
                 answers[one.target.name] = answer if one.target.classes else answer[:, 0]
         leader.end()
         return answers
+
+
+def _scale_of(line: Mapping[str, Any], target: Target, fold: Fold | None) -> ClassScale | None:
+    """How scores of a category become probabilities: by the last model's fold, if there is one."""
+    if line["fold"] is not None:
+        fold = Fold.from_dict(line["fold"], target)
+    return None if fold is None else fold.scale
 
 
 def group_columns(

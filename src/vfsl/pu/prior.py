@@ -182,8 +182,10 @@ def _density(values: Floats, grid: Floats, bandwidth: float) -> Floats:
 def _bandwidth(values: Floats) -> float:
     """Silverman's rule, by the smaller of two measures of spread."""
     quarter = float(np.subtract(*np.quantile(values, [0.75, 0.25]))) / 1.34
-    spread = min(float(values.std()), quarter) or float(values.std()) or 1e-3
-    return 0.9 * spread * float(len(values) ** -0.2)
+    # What equal numbers differ by when they are added up is no spread.
+    nothing = 1e-9 * max(1.0, float(np.abs(values).max()))
+    both = [one for one in (float(values.std()), quarter) if one > nothing]
+    return 0.9 * (min(both) if both else 1e-3) * float(len(values) ** -0.2)
 
 
 # ---- calibration ---------------------------------------------------------------------------------
@@ -268,7 +270,7 @@ def least_slope(positive: Floats, unlabelled: Floats) -> float:
     """
     n_p, n_u = len(positive), len(unlabelled)
     chance = 0.5 + np.sqrt((n_p + n_u + 1) / (12 * n_p * n_u))
-    surest = 1 - 1 / (2 * n_p * n_u)  # half a pair short of all
+    surest = 1 - 1 / (2 * (n_p * n_u + 1))  # half a pair short of all, and one more
     ranked = min(max(separation(positive, unlabelled), chance), surest)
     return float(np.sqrt(2) * norm.ppf(ranked))
 
