@@ -377,6 +377,8 @@ class Filled:
     chances : array (remaining rows, classes), optional
     fold : Fold
         Held-out predictions of the common rows, by the same kind of model.
+    drawn : array (remaining rows,), optional
+        Draws that stand in the table in place of means and most probable classes.
     """
 
     target: Target
@@ -388,6 +390,12 @@ class Filled:
     confidence: Floats
     chances: Floats | None
     fold: Fold
+    drawn: Floats | None = None
+
+    @property
+    def cells(self) -> Floats:
+        """What stands in the table."""
+        return self.values if self.drawn is None else self.drawn
 
     def draw(self, rng: np.random.Generator) -> Filled:
         """The column with draws in place of means: as wide as the real one, wrong row by row.
@@ -399,13 +407,13 @@ class Filled:
         if self.chances is not None:
             below = self.chances.cumsum(axis=1)
             places = (below < rng.random(rows)[:, None] * below[:, -1:]).sum(axis=1)
-            return replace(self, values=places.astype(np.float64))
+            return replace(self, drawn=places.astype(np.float64))
         known = self.target.known
         errors = (self.target.filled - self.fold.predicted)[known]
         if self.fold.spread is not None and self.fold.rest_spread is not None:
             scaled = rng.choice(errors / self.fold.spread[known], rows)
-            return replace(self, values=self.values + scaled * self.fold.rest_spread)
-        return replace(self, values=self.values + rng.choice(errors, rows))
+            return replace(self, drawn=self.values + scaled * self.fold.rest_spread)
+        return replace(self, drawn=self.values + rng.choice(errors, rows))
 
     def interval(self, miss: float, shift: Shift | None) -> tuple[Floats, Floats]:
         """Bounds that hold a fraction 1 − miss of the truth."""
