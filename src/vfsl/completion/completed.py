@@ -27,6 +27,7 @@ from vfsl.values import Array
 HIGH, LOW, CONSTANT = "high", "low", "constant"
 ASSOCIATION, SIGNIFICANCE = "association", "significance"
 RARE = "rare values"  # why a column is routed: its values are too rare for a linear base
+_WIDTH_OFF = 0.15  # of a deviation: beyond it draws do not keep the distribution
 # A page with more charts than that is not read; the table has all columns.
 _MOST_CHARTS = 60
 # Held-out cells of a completed column, and what mean, mode and hot-deck would have scored.
@@ -283,6 +284,21 @@ def note_none_high(given: str, missing: str, routes: Sequence[Route], aggregate:
     if aggregate == "mean":
         text += " The mean over many columns is rarely large: aggregate='max' takes the strongest."
     return [text]
+
+
+def note_widths(columns: Mapping[str, Filled]) -> list[str]:
+    """Drawn columns that are clearly narrower or wider than the known cells."""
+    found = []
+    for name, one in columns.items():
+        if one.drawn is None or one.target.classes or not one.target.deviation:
+            continue
+        ratio = float(np.std(one.drawn)) / one.target.deviation
+        if abs(ratio - 1) > _WIDTH_OFF:
+            found.append(
+                f"The draws of {one.model} for column {name!r} deviate {ratio:.2f} times as much "
+                "as its known cells; train it longer, or use another method."
+            )
+    return found
 
 
 def note_unseen(table: PartyTable, common: PartyTable) -> list[str]:

@@ -117,8 +117,9 @@ def read_low(low: Low) -> Chosen:
     name = low.get("method")
     if not isinstance(name, str) or name not in available():
         raise ConfigError(
-            f"{_WHERE} must have a method, one of {', '.join(map(repr, available()))}, or an "
-            f"ensemble of them. Got {name!r} instead{_nearest(name, available())}"
+            f"{_WHERE} must be a table with a method, one of {', '.join(map(repr, available()))}, "
+            f"or with an ensemble of them. Got {name or dict(low)!r:.80} instead"
+            f"{_nearest(name, available())}"
         )
     _check_settings(name, settings)
     return Chosen(name, settings)

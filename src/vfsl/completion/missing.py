@@ -184,7 +184,7 @@ class MissingParty:
             how.miss,
             how.folds,
             shift,
-            self._notes(constant, scarce, routes),
+            (*self._notes(constant, scarce, routes), *completed.note_widths(made)),
         )
 
     def _notes(
