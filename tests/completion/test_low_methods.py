@@ -174,7 +174,6 @@ def test_means_are_narrower():
     "low",
     [
         {"method": "tabddpm", "epochs": 200, "batch_size": 100},
-        {"method": "tablegan", "batch_size": 100},
         {"method": "gain", "epochs": 10},
         {"method": "vgain", "epochs": 10},
         {"method": "vfgain", "epochs": 10},

@@ -95,6 +95,7 @@ class TableSection(Strict):
     label: LabelColumn = None
     kinds: dict[str, Literal["numeric", "categorical"]] = Field(default={})
     duplicates: Literal["error", "first"] = "error"
+    missing: Literal["impute", "mean", "zero", "drop"] = "impute"
 
 
 class LimitSection(Strict):
@@ -203,6 +204,7 @@ class PartyFile(Strict):
         for column in wanted:
             table.column(column)
         table = table.without([column for column in table.columns if column not in wanted])
+        table = table.treat_missing(section.missing)
         check_labels({self.party: table}, ask=_in_party_file)
         return table
 
