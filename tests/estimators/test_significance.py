@@ -5,9 +5,22 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from tests.estimators.test_association import PLAIN, SHARES, frames, parts_of, reference_matrix, run
+from tests.estimators.test_association import (
+    PLAIN,
+    SHARES,
+    deviate,
+    frames,
+    hidden_bytes,
+    parts_of,
+    reference_matrix,
+    run,
+    shape_of,
+)
+from vfsl.channel import Transcript
+from vfsl.channel.wire import decode
 from vfsl.data import Kind
-from vfsl.estimators import Association
+from vfsl.errors import ProtocolError
+from vfsl.estimators import Association, association
 from vfsl.estimators.measures import orthonormalise
 from vfsl.estimators.significance import choose_significant, count_independent, find_p_values
 
@@ -113,3 +126,54 @@ def test_both_protocols_find_the_same_p_values():
     chosen = set(plain.index[choose_significant(plain["p"])[0]])
     assert {"income", "children", "job"} <= chosen
     assert not {"alone", "one"} & chosen
+
+
+def seen_with(a, b, how, roles=SHARES):
+    transcript = Transcript(keep_views=True)
+    run(parts_of(a, b), how, roles, transcript=transcript)
+    return transcript
+
+
+def test_on_shares_a_threshold_and_a_test_show_the_given_party_nothing():
+    """The same sizes, other cells: A and the dealer see the same but for random words."""
+    a, b = frames()
+    rng = np.random.default_rng(9)
+    other = pd.DataFrame({name: rng.normal(size=200) for name in ("v", "w", "x", "y")})
+    other["z"] = rng.choice(list("pqrst"), 200)  # 8 derived columns, as b has
+    how = Association(above=0.3, test=True)
+    before, after = (seen_with(a, each, how) for each in (b, other))
+    for party in "AK":
+        assert shape_of(before, party) == shape_of(after, party)
+    assert deviate(hidden_bytes(before, "A")) < 6
+    # The control: what B sees in clear of A differs with A's cells.
+    changed = a.assign(visits=a["age"])
+    assert worth_in(before) != worth_in(seen_with(changed, b, how))
+
+
+def worth_in(transcript):
+    return [decode(s.body)[1] for s in transcript.sights if s.name.endswith("worth")]
+
+
+@pytest.mark.parametrize("roles", [PLAIN, SHARES], ids=["encrypted", "shares"])
+def test_the_missing_party_learns_a_bit_a_number_and_what_the_columns_are_worth(roles):
+    a, b = frames()
+    transcript = seen_with(a, b, Association(above=0.3, test=True), roles)
+    told = {
+        s.name.rpartition("/")[2] for s in transcript.sights if (s.sender, s.receiver) == ("A", "B")
+    }
+    results = {"strengths", "above", "explained", "worth"}
+    assert told - {"masked", "sizes"} == results
+    ((worth,),) = [worth_in(transcript)]
+    assert worth == {"columns": 4, "worth": round(worth["worth"], 1)}
+    shown = [one.numbers for one in transcript.releases if one.sender == "A"]
+    assert shown == [len(b.columns)] * 3
+
+
+def test_a_worth_that_no_table_has_is_refused(monkeypatch):
+    def lie(channel, to, columns):
+        channel.send(to, "worth", {"columns": 2, "worth": 9.0})
+
+    monkeypatch.setattr(association, "_send_worth", lie)
+    a, b = frames()
+    with pytest.raises(ProtocolError, match="number of columns that none has"):
+        run(parts_of(a, b), Association(test=True), SHARES)
