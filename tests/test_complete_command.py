@@ -54,7 +54,7 @@ def test_settings_of_low_methods(folder, monkeypatch):
     for out in ("done", "two"):
         quality = pd.read_csv(folder / out / "parties/B/quality-2.csv")
         models[out] = set(quality["model"])
-    assert models == {"done": {"hot-deck"}, "two": {"weighted of mean, hot-deck"}}
+    assert models == {"done": {"hot-deck"}, "two": {"mean + hot-deck by weighted"}}
 
 
 def test_ids_of_the_given_party_are_no_formulas_at_the_missing_one(folder, monkeypatch):

@@ -40,7 +40,7 @@ def test_an_ensemble_of_names_and_tables():
     made = chosen()
     assert isinstance(made, Ensemble)
     assert made.how == "row"
-    assert chosen.label == "row of mean, hot-deck"
+    assert chosen.label == "mean + hot-deck by row"
     assert chosen.members[1]() == HotDeck(neighbours=2)
     assert read_low({"ensemble": ["mean"]}).how == "stacking"
     assert read_low({"ensemble": ["mean"], "how": "stack"}).how == "stacking"
@@ -184,7 +184,7 @@ def test_networks_draw_columns_as_wide_as_the_truth(low):
     pytest.importorskip("torch")
     done, ratios, _ = check_width(low)
     assert (ratios - 1).abs().max() < 0.15, ratios
-    assert not any("draws of" in note for note in done.notes)
+    assert not any("draws of column" in note for note in done.notes)
 
 
 def test_draws_that_are_too_narrow_are_said():
@@ -195,7 +195,7 @@ def test_draws_that_are_too_narrow_are_said():
 
     done, ratios, _ = check_width(Narrow)
     assert ratios.max() < 0.7
-    said = [note for note in done.notes if "draws of Narrow" in note]
+    said = [note for note in done.notes if "by Narrow deviate" in note]
     assert len(said) == 3
     assert "train it longer" in said[0]
 

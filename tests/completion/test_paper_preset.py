@@ -73,7 +73,7 @@ def test_any_of_the_nine_is_a_low_method(name):
 def test_an_ensemble_is_a_low_method(how):
     pytest.importorskip("torch")
     members = [{"method": name, **TINY[name]} for name in ("tabddpm", "vfgain")]
-    _, done = check_both_branches({"ensemble": members, "how": how}, f"{how} of tabddpm, vfgain")
+    _, done = check_both_branches({"ensemble": members, "how": how}, f"tabddpm + vfgain by {how}")
     assert set(done.probabilities["colour"].columns) == {"red", "blue"}
 
 

@@ -295,7 +295,7 @@ def note_widths(columns: Mapping[str, Filled]) -> list[str]:
         ratio = float(np.std(one.drawn)) / one.target.deviation
         if abs(ratio - 1) > _WIDTH_OFF:
             found.append(
-                f"The draws of {one.model} for column {name!r} deviate {ratio:.2f} times as much "
+                f"The draws of column {name!r} by {one.model} deviate {ratio:.2f} times as much "
                 "as its known cells; train it longer, or use another method."
             )
     return found

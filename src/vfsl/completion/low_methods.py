@@ -75,7 +75,7 @@ class Chosen:
     def label(self) -> str:
         """What results call it."""
         if self.members:
-            return f"{self.how} of {', '.join(member.label for member in self.members)}"
+            return f"{' + '.join(member.label for member in self.members)} by {self.how}"
         return method_name(self.method)
 
     def describe(self) -> Any:
