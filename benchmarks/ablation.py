@@ -51,7 +51,7 @@ class Sizes:
     settings: Mapping[str, Mapping[str, Any]]
 
 
-FULL = Sizes(1200, 8, {"ctabgan": {"epochs": 60, "batch_size": 100}})
+FULL = Sizes(1200, 8, {"ctabgan": {"epochs": 30, "batch_size": 200, "channels": 8}})
 QUICK = Sizes(
     200,
     2,

@@ -91,6 +91,18 @@ def test_ensembles_complete_what_is_missing(how):
         assert error < known.frame["y"].std() / 2
 
 
+def test_the_old_name_of_stacking_still_does():
+    known = table()
+    asked = known.frame.assign(y=np.nan).iloc[:10]
+    answers = [
+        Ensemble(["mean", "hot-deck"], how=how)
+        .fit(known.frame, np.random.default_rng(0))
+        .complete(asked, np.random.default_rng(0))
+        for how in ("stack", "stacking")
+    ]
+    pd.testing.assert_frame_equal(answers[0].means, answers[1].means)
+
+
 def test_bad_parameters():
     with pytest.raises(ConfigError, match="The how parameter of Ensemble must be one of"):
         Ensemble(how="best").fit(table(), np.random.default_rng(0))

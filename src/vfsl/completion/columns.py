@@ -405,9 +405,7 @@ class Filled:
         """
         rows = len(self.values)
         if self.chances is not None:
-            below = self.chances.cumsum(axis=1)
-            places = (below < rng.random(rows)[:, None] * below[:, -1:]).sum(axis=1)
-            return replace(self, drawn=places.astype(np.float64))
+            return replace(self, drawn=draw_classes(self.chances, rng))
         known = self.target.known
         errors = (self.target.filled - self.fold.predicted)[known]
         if self.fold.spread is not None and self.fold.rest_spread is not None:
@@ -470,6 +468,13 @@ class Filled:
     def helps(self) -> bool:
         """Whether its model is expected to be better than the mean, be it shown or not."""
         return self.model not in _NO_MODELS and skill(self.fold)[0] > 0
+
+
+def draw_classes(chances: Floats, rng: np.random.Generator) -> Floats:
+    """A class code for each row, drawn by its chances."""
+    below = chances.cumsum(axis=1)
+    places = (below < rng.random(len(chances))[:, None] * below[:, -1:]).sum(axis=1)
+    return np.asarray(places, dtype=np.float64)
 
 
 def verdict(model: str, value: float, error: float) -> str:

@@ -17,7 +17,15 @@ import numpy as np
 import pandas as pd
 
 from vfsl.completion.base import Completed
-from vfsl.completion.columns import Filled, Fold, Target, fill_by_baseline, shrink, skill
+from vfsl.completion.columns import (
+    Filled,
+    Fold,
+    Target,
+    draw_classes,
+    fill_by_baseline,
+    shrink,
+    skill,
+)
 from vfsl.completion.completed import LOW
 from vfsl.completion.ensembles import (
     Ensemble,
@@ -170,7 +178,7 @@ def draw_columns(
         fold, fraction = shrink(one.fold, folds)
         if one.chances is not None:
             base = one.target.frequencies()
-            drawn = _draw_classes(base + fraction * (one.chances - base), rng)
+            drawn = draw_classes(base + fraction * (one.chances - base), rng)
         else:
             centre = one.target.filler + fraction * (one.values - one.target.filler)
             errors, known = one.target.filled - fold.predicted, one.target.known
@@ -191,12 +199,6 @@ def _draw_donors(columns: Sequence[Filled], rng: np.random.Generator) -> Integer
     if len(able) < _LEAST_DONORS:
         able = np.arange(len(known))
     return np.asarray(rng.choice(able, len(columns[0].values)))
-
-
-def _draw_classes(chances: Floats, rng: np.random.Generator) -> Floats:
-    below = chances.cumsum(axis=1)
-    places = (below < rng.random(len(chances))[:, None] * below[:, -1:]).sum(axis=1)
-    return np.asarray(places, dtype=np.float64)
 
 
 def _as_codes(target: Target, values: pd.Series[Any]) -> Floats:
