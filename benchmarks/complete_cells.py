@@ -278,8 +278,8 @@ def routed_shares(case: Case) -> dict[str, float]:
     found = {}
     for aggregate in ("mean", "max"):
         # All rows are common here and nobody is protected, so few rows per column do not matter.
-        measured = Association(aggregate=aggregate, rows_per_column=2).measure(hidden.train)
-        found[aggregate] = float((measured > 0.5).mean())
+        how = Association(aggregate=aggregate, rows_per_column=2, above=0.5)
+        found[aggregate] = float(np.mean(how.measure(hidden.train)["above"]))
     return found
 
 

@@ -20,6 +20,7 @@ EXPERIMENTS = {
     "pu": ("benchmarks.pu", "reliable positives: VFPU beside its baselines"),
     "complete": ("benchmarks.complete", "completed columns: errors, intervals, use for training"),
     "generators": ("benchmarks.generators", "generators and imputers beside ctgan"),
+    "ablation": ("benchmarks.ablation", "terms of generators and imputers, switched off and on"),
     "risa": ("benchmarks.risa", "RISA, its ablation and competing methods"),
     "deploy": ("benchmarks.deploy", "the overhead of the engine, compared with memory"),
     "psi": ("benchmarks.psi", "private set intersection: speed, bytes, memory, peers"),

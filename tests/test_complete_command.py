@@ -44,6 +44,19 @@ def test_the_files_are_what_the_api_gives(folder, monkeypatch):
     assert (routes["threshold"] == 0.2).all()
 
 
+def test_settings_of_low_methods(folder, monkeypatch):
+    few = ("--tau", "1", "--shift", "none", "--folds", "2")
+    one = (*few, "--low", "hot-deck", "--low-settings", "neighbours = 5")
+    assert complete(folder, monkeypatch, *one) == 0
+    two = (*few, "--low-settings", 'ensemble = ["mean", "hot-deck"], how = "weighted"')
+    assert complete(folder, monkeypatch, *two, "--low-fill", "draw", out="two") == 0
+    models = {}
+    for out in ("done", "two"):
+        quality = pd.read_csv(folder / out / "parties/B/quality-2.csv")
+        models[out] = set(quality["model"])
+    assert models == {"done": {"hot-deck"}, "two": {"mean + hot-deck by weighted"}}
+
+
 def test_ids_of_the_given_party_are_no_formulas_at_the_missing_one(folder, monkeypatch):
     for path in folder.glob("*.csv"):
         table = pd.read_csv(path, dtype={"id": str})
@@ -62,9 +75,21 @@ def test_ids_of_the_given_party_are_no_formulas_at_the_missing_one(folder, monke
     [
         (("--missing", "Q"), "names party 'Q', which has no table"),
         (("--missing", "A"), "missing must be another party than given"),
-        (("--tau", "half"), "tau must be a number from 0 to 1 or 'auto'. Got 'half'"),
-        (("--tau", "2"), "tau must be a number from 0 to 1 or 'auto'. Got 2.0"),
+        (
+            ("--tau", "half"),
+            "tau must be a number from 0 to 1 or one of 'auto', 'significance'. Got 'half'",
+        ),
+        (
+            ("--tau", "2"),
+            "tau must be a number from 0 to 1 or one of 'auto', 'significance'. Got 2.0",
+        ),
         (("--low", "hotdeck"), "did you mean 'hot-deck'?"),
+        (("--low", "hot-deck", "--low-settings", "neighbours = "), "settings as in TOML"),
+        (("--low-settings", "neighbours = 3"), "with a method, one of"),
+        (
+            ("--low", "mean", "--low-settings", 'ensemble = ["mean"]'),
+            "Got --low mean and an ensemble",
+        ),
         (("--base", "xgbb"), "did you mean 'xgb'?"),
         (("--k", "0"), "k must be a number above 0 and at most 1. Got 0.0"),
         (("--label", "A=gone"), "Party A has no label 'gone'"),

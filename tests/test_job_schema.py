@@ -126,8 +126,13 @@ def test_an_unknown_field_is_named_with_the_nearest_one(section, field, data):
             "Got 'gian' instead; did you mean 'gain'?",
         ),
         (
+            [ALIGN, {"do": "complete", "given": "C", "missing": "B", "low": {"method": "gian"}}],
+            "Got 'gian' instead; did you mean 'gain'?",
+        ),
+        (
             [ALIGN, {"do": "complete", "given": "C", "missing": "B", "tau": "atuo"}],
-            "steps[1].tau must be a number from 0 to 1 or 'auto'. Got 'atuo' instead; did you mean",
+            "steps[1].tau must be a number from 0 to 1 or one of 'auto', 'significance'. Got "
+            "'atuo' instead; did you mean",
         ),
         (
             [ALIGN, {"do": "complete", "given": "C", "missing": "C"}],

@@ -43,6 +43,42 @@ def test_public_names():
     ]
 
 
+def test_public_names_of_completion():
+    assert sorted(vfsl.completion.__all__) == [
+        "CTABGAN",
+        "CTGAN",
+        "Completed",
+        "Completer",
+        "Efficiency",
+        "Ensemble",
+        "Facts",
+        "GAIN",
+        "Generator",
+        "GeneratorCompleter",
+        "HotDeck",
+        "MeanMode",
+        "MixedEncoder",
+        "NearestRecords",
+        "Quality",
+        "TVAE",
+        "TabDDPM",
+        "TableGAN",
+        "VAE",
+        "VFGAIN",
+        "VGAIN",
+        "available",
+        "completer",
+        "facts_of",
+        "find",
+        "learning_efficiency",
+        "load",
+        "nearest_records",
+        "quality",
+        "save",
+    ]
+    assert vfsl.completion.Ensemble(["mean"]).how == "stacking"
+
+
 def test_every_error_is_in_the_drawn_tree():
     drawn = vfsl.errors.__doc__
     classes = [c for c in vars(vfsl.errors).values() if isinstance(c, type)]

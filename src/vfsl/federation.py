@@ -56,6 +56,7 @@ def simulate(
     id: str | list[str] | Mapping[str, str | list[str]] = "id",
     labels: Mapping[str, str | None] | None = None,
     kinds: Mapping[str, Mapping[str, str]] | None = None,
+    missing: str | Mapping[str, str] | None = None,
     scheme: str = "auto",
     security: int = 128,
     seed: int = 0,
@@ -76,6 +77,8 @@ def simulate(
         says that no column of the party is a label, whatever one looks like.
     kinds : mapping of party to {column: "numeric" | "categorical"}, optional
         Kinds that differ from the inferred ones.
+    missing : {"impute", "mean", "zero", "drop"} or mapping by party, optional
+        What becomes of missing feature cells; see `PartyTable.treat_missing`.
     scheme : {"auto", "plain", "shares", "paillier", "bfv"}
         How numbers are encrypted. "auto" picks by the kind of model, and never "plain".
     security : {128, 112}
@@ -108,10 +111,13 @@ def simulate(
         )
         for party, table in tables.items()
     }
-    for what, named in (("labels", labels), ("kinds", kinds)):
+    by_party = dict.fromkeys(made, missing) if isinstance(missing, str) else missing
+    for what, named in (("labels", labels), ("kinds", kinds), ("missing", by_party)):
         for party in named or {}:
             if party not in made:
                 raise ConfigError(_unknown_party(f"The {what} parameter names", party, made))
+    for party, how in (by_party or {}).items():
+        made[party] = made[party].treat_missing(how)
     return Federation(
         made,
         scheme=scheme,

@@ -65,7 +65,7 @@ def test_on_shares_the_given_party_is_shown_nothing(monkeypatch, rounds):
     rows = 300
     a, b = people(rows)
     fed = federation(a, b, rows, scheme="auto")
-    FedPSG(tau=0.0, rounds=rounds, confidence="seed").fit_complete(fed)
+    FedPSG(tau=0.0, rounds=rounds, confidence="paper").fit_complete(fed)
     assert {party for party, *_ in words.opened} == {"B"}  # no sum, no gradient, nothing else
     for column in ("married", "sex"):
         bits = bits_of(b, column, fed.plan["B"].overlap)

@@ -43,7 +43,7 @@ def test_one_prediction_per_row_and_column_reaches_the_missing_party(case):
 def test_predictions_of_every_round_show_the_table(case):
     """The control: self-training whose rounds are opened, as one may ask for."""
     a, fed, opened = case
-    done = FedPSG(rounds=8, alpha=0.3, k=0.5, tau=0.0, confidence="seed").fit_complete(fed)
+    done = FedPSG(rounds=8, alpha=0.3, k=0.5, tau=0.0, confidence="paper").fit_complete(fed)
     views, found = recovered(opened, fed, a)
     assert views > 8
     assert np.sort(found)[-4:].min() > 0.99
@@ -54,7 +54,7 @@ def test_on_shares_rounds_add_no_prediction(monkeypatch):
     words = Words(monkeypatch)
     a, b = people(300, columns=8, rest=200)
     fed = federation(a, b, 300, scheme="auto")
-    done = FedPSG(rounds=8, alpha=0.6, k=0.5, tau=0.0, confidence="seed").fit_complete(fed)
+    done = FedPSG(rounds=8, alpha=0.6, k=0.5, tau=0.0, confidence="paper").fit_complete(fed)
     high = [route.column for route in done.routes if route.route == "high"]
     assert len(high) == 3
     (shown,) = words.opened_to("B", "predictions")
@@ -74,7 +74,7 @@ def test_on_shares_nothing_else_that_reaches_the_missing_party_fits_the_columns(
         with monkeypatch.context() as patch:
             words = Words(patch, hide)
             fed = federation(a, b, 300, scheme="auto")
-            FedPSG(rounds=3, alpha=0.6, k=0.5, confidence="seed").fit_complete(fed)
+            FedPSG(rounds=3, alpha=0.6, k=0.5, confidence="paper").fit_complete(fed)
         columns = words.columns("B", 300)
         columns = columns[:, columns.std(axis=0) > 0]
         mine = truth[fed.plan["A"].overlap]

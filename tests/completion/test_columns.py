@@ -89,11 +89,11 @@ def test_draws_are_as_wide_as_the_real_column():
         None,
         half,
     ).draw(rng)
-    assert wide.values.std() == pytest.approx(np.sqrt(0.5), rel=0.1)  # 0.25 + 0.25 of variance
-    assert made.draw(rng).values.std() > 0
+    assert wide.cells.std() == pytest.approx(np.sqrt(0.5), rel=0.1)  # 0.25 + 0.25 of variance
+    assert made.draw(rng).cells.std() > 0
     letters = target(rng.choice(["u", "v", "w"], 300, p=[0.6, 0.3, 0.1]))
     drawn = fill_by_baseline(letters, 5000, 5, "low", "mean").draw(rng)
-    counts = np.bincount(drawn.values.astype(int), minlength=3) / 5000
+    counts = np.bincount(drawn.cells.astype(int), minlength=3) / 5000
     known = np.bincount(letters.filled.astype(int), minlength=3) / 300
     np.testing.assert_allclose(counts, known, atol=0.03)
 

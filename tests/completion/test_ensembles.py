@@ -73,7 +73,7 @@ def test_held_out_answers_hide_the_whole_block():
     assert known.column("y").mean() not in means
 
 
-@pytest.mark.parametrize("how", ["vote", "weighted", "stack", "column", "row"])
+@pytest.mark.parametrize("how", ["vote", "weighted", "stacking", "column", "row"])
 def test_ensembles_complete_what_is_missing(how):
     known = table()
     asked = known.take(np.arange(10))
@@ -85,10 +85,22 @@ def test_ensembles_complete_what_is_missing(how):
     assert done.values["c"].isin(["up", "down"]).all()
     assert done.values["x"].tolist() == known.frame["x"].iloc[:10].tolist()
     np.testing.assert_allclose(near.weights_.sum(), 1)
-    if how in ("stack", "column", "row"):
+    if how in ("stacking", "column", "row"):
         assert near.weights_["y"].idxmax() != "MeanMode"
         error = (done.means["y"] - known.frame["y"].iloc[:10]).abs().mean()
         assert error < known.frame["y"].std() / 2
+
+
+def test_the_old_name_of_stacking_still_does():
+    known = table()
+    asked = known.frame.assign(y=np.nan).iloc[:10]
+    answers = [
+        Ensemble(["mean", "hot-deck"], how=how)
+        .fit(known.frame, np.random.default_rng(0))
+        .complete(asked, np.random.default_rng(0))
+        for how in ("stack", "stacking")
+    ]
+    pd.testing.assert_frame_equal(answers[0].means, answers[1].means)
 
 
 def test_bad_parameters():

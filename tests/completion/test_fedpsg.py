@@ -112,13 +112,15 @@ def test_routing_by_association_and_by_the_best_tau():
 
 def test_the_papers_preset():
     fed, _ = federation(common=200, rest=60)
-    done = FedPSG(preset="seed", tau=0.2, rounds=2).fit_complete(fed)
+    done = FedPSG(preset="paper", tau=0.2, rounds=2, low="hot-deck").fit_complete(fed)
     income = done.columns["income"]
     assert income.model == "vfpu-m linear"
     settings = next(step for step in fed.steps if step.name == "vfpu-m").settings
     assert settings["context"] == "preliminary"
-    assert settings["confidence"] == "seed"
+    assert settings["confidence"] == "paper"
     assert settings["shrink"] is False
+    assert FedPSG(preset="paper").resolve().low == "tabddpm"
+    assert FedPSG().resolve().low == "auto"
 
 
 def test_local_methods_complete_the_low_route():
@@ -129,18 +131,18 @@ def test_local_methods_complete_the_low_route():
     assert {deck.columns[name].model for name in low} == {"hot-deck"}
     assert deck.quality.loc["noise", "verdict"] == MEAN  # a random donor is worse than the mean
     mixed = FedPSG(
-        tau=0.45, rounds=1, low=lambda: Ensemble(["mean", "hot-deck"], how="stack")
+        tau=0.45, rounds=1, low=lambda: Ensemble(["mean", "hot-deck"], how="stacking")
     ).fit_complete(fed)
     assert set(mixed.table["noise"].notna()) == {True}
 
 
 def test_what_never_qualified_can_be_left_or_filled_locally():
     fed, _ = federation(common=200, rest=60)
-    left = FedPSG(rounds=2, confidence="seed", remainder="leave").fit_complete(fed)
+    left = FedPSG(rounds=2, confidence="paper", remainder="leave").fit_complete(fed)
     cells = left.provenance["income"]["round"] > 0
     assert 0 < cells.sum() < 60
     assert (left.table["income"].notna() == cells).all()
-    local = FedPSG(rounds=2, confidence="seed", remainder="mean").fit_complete(fed)
+    local = FedPSG(rounds=2, confidence="paper", remainder="mean").fit_complete(fed)
     mean = fed.tables["B"].frame["income"].mean()
     np.testing.assert_allclose(local.table["income"][~cells], mean)
     assert local.columns["income"].model == "vfpu-m linear, else mean"
@@ -172,9 +174,15 @@ def test_the_best_of_several_bases_is_taken():
         ({"tau": 0.45, "rounds": 2}, 89230.84766881865, 42, 31, 223.16529270386243),
         ({"tau": 0.45, "low": "hot-deck"}, 89248.59439887675, 43, 16, 158.68403960225515),
         ({"tau": 0.5, "methods": ["hot-deck"]}, 89248.59439887677, 43, 16, 224.40515873506044),
-        ({"preset": "seed", "tau": 0.2, "rounds": 2}, 88758.37797280686, 40, 16, 109.56903003),
         (
-            {"rounds": 2, "confidence": "seed", "remainder": "hot-deck"},
+            {"preset": "paper", "tau": 0.2, "rounds": 2, "low": "auto"},
+            88758.37797280686,
+            40,
+            16,
+            109.56903003,
+        ),
+        (
+            {"rounds": 2, "confidence": "paper", "remainder": "hot-deck"},
             85296.10551330609,
             40,
             19,
@@ -249,7 +257,7 @@ def test_what_a_completion_asks_for():
     assert FedPSG(shift="none").asks() == (plain,)
     assert FedPSG().asks() == (("disclosure", "row differences"), plain)
     assert ("disclosure", "embeddings") in FedPSG(low="vfgain").asks()
-    papers = [name for _, name in FedPSG(preset="seed", base=("linear", "xgb")).asks()]
+    papers = [name for _, name in FedPSG(preset="paper", base=("linear", "xgb")).asks()]
     assert papers == [
         "repeated predictions",
         "gradients",
@@ -292,7 +300,7 @@ def test_shares_complete_as_well_as_what_opens_more(case):
         ({"protocol": "rounds"}, "bfv"),
         ({"stop": len}, "bfv"),
         ({"context": "preliminary"}, "bfv"),
-        ({"preset": "seed"}, "bfv"),
+        ({"preset": "paper"}, "bfv"),
     ],
 )
 def test_what_is_done_on_shares(how, scheme):
@@ -375,17 +383,20 @@ def test_a_linear_map_of_the_given_columns_is_said():
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"tau": 1.5}, "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'"),
+        ({"tau": 1.5}, "The tau parameter of FedPSG must be a number from 0 to 1 or one of"),
         (
             {"tau": -0.1},
-            "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'",
+            "The tau parameter of FedPSG must be a number from 0 to 1 or one of",
         ),
         (
             {"tau": True},
-            "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'",
+            "The tau parameter of FedPSG must be a number from 0 to 1 or one of",
         ),
-        ({"tau": "best"}, "The tau parameter of FedPSG must be a number from 0 to 1 or 'auto'"),
-        ({"preset": "paper"}, "The preset parameter of FedPSG must be one of"),
+        (
+            {"tau": "best"},
+            "The tau parameter of FedPSG must be a number from 0 to 1 or one of",
+        ),
+        ({"preset": "papers"}, "The preset parameter of FedPSG must be one of"),
         ({"base": ()}, "must name at least one estimator"),
         ({"folds": 1}, "The folds parameter of FedPSG must be a whole number of at least 2"),
         ({"alpha": 2}, "The alpha parameter of FedPSG must be a number from 0 to 1"),

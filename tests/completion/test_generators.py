@@ -147,7 +147,7 @@ PARTS = [
     ("ctabgan", {"information": 0.0}),
     ("ctabgan", {"classification": 0.0}),
     ("ctabgan", {"special": None}),
-    ("ctabgan", {"attention": True}),
+    ("ctabgan", {"self_attention": True}),
     ("tabddpm", {"schedule": "linear"}),
     ("tabddpm", {"average": 0.0}),
     ("tabddpm", {"sample_steps": 4}),

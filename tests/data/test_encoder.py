@@ -284,8 +284,8 @@ def test_what_does_not_fit_is_refused():
         encoder.inverse(np.zeros((2, 2)))
     with pytest.raises(DataError, match="1 infinite cell"):
         encoder.inverse(np.array([[np.inf, 0, 0]]))
-    with pytest.raises(ConfigError, match=r"missing parameter of Encoder .* Got 'mean' instead"):
-        Encoder(missing="mean").fit(given_table)
+    with pytest.raises(ConfigError, match=r"missing parameter of Encoder .* Got 'median' instead"):
+        Encoder(missing="median").fit(given_table)
     with pytest.raises(ConfigError, match="call fit first"):
         Encoder().transform(given_table)
     with pytest.raises(DataError, match="no training row"):

@@ -89,6 +89,10 @@ def complete(**more):
             ["row differences", "completed columns", "tree partitions", "row confidence"],
         ),
         (complete(low="vfgain"), ["embeddings", "row differences", "completed columns"]),
+        (
+            complete(low={"ensemble": ["mean", {"method": "vfgain", "epochs": 2}]}),
+            ["embeddings", "row differences", "completed columns"],
+        ),
     ],
 )
 def test_what_a_step_asks_for(step, names):

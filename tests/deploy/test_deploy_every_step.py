@@ -80,8 +80,10 @@ JOBS = {
     "pu over trees": PU + 'base = "xgb"\n',
     "complete": COMPLETE + 'rounds = 2\nlabel = "y"\nadvice_trees = 1\n',
     "complete by association": COMPLETE + "tau = 0.05\n",
-    "complete by VF-GAIN": COMPLETE + 'tau = 0.99\nlow = "vfgain"\n',
-    "complete by a generator": COMPLETE + 'tau = 0.99\nlow = "vae"\n',
+    "complete by an ensemble with VF-GAIN": COMPLETE
+    + 'preset = "paper"\ntau = 0.99\nlow_fill = "draw"\n'
+    + 'low = { ensemble = ["mean", { method = "vfgain", epochs = 2 }], how = "stacking" }\n',
+    "complete by a generator": COMPLETE + 'tau = 0.99\nlow = { method = "vae", epochs = 5 }\n',
     "completed rows": COMPLETE + train("xgb", 'rows = "completed"\n' + FEW),
     "evaluate": train("logistic", "refine = 0")
     + train("xgb", FEW)

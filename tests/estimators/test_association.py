@@ -23,6 +23,8 @@ from vfsl.estimators.association import (
     DISCLOSURES,
     SHARED,
     Association,
+)
+from vfsl.estimators.measures import (
     aggregate_strengths,
     centre_ranks,
     derive,
@@ -328,7 +330,7 @@ def test_a_federation_measures_and_records():
     np.testing.assert_array_equal(found, np.round(expected, 2))
     assert list(found.index) == list(b.columns)
     ledger = fed.ledger[fed.ledger["step"] == "association"]
-    assert set(ledger["message"]) == set(DISCLOSURES)
+    assert set(ledger["message"]) == set(DISCLOSURES) - {"above", "explained", "worth"}
     assert set(ledger["sender"]) | set(ledger["receiver"]) == {"A", "B", "K"}
     assert fed.record.steps[-1].settings["aggregate"] == "max"
     for given_party in ("B", "nobody"):
@@ -655,7 +657,14 @@ def test_two_of_three_aligned_parties_compare_on_shares(monkeypatch):
     np.testing.assert_array_equal(found, np.round(expected, 2))
     ledger = fed.ledger[fed.ledger["step"] == "association"]
     assert set(ledger["sender"]) | set(ledger["receiver"]) == {"A", "B", "K"}
-    assert set(ledger["message"]) == set(SHARED) - {"announced", "goes on", "decision"}
+    assert set(ledger["message"]) == set(SHARED) - {
+        "announced",
+        "goes on",
+        "decision",
+        "above",
+        "explained",
+        "worth",
+    }
     assert fed.record.steps[-1].settings["scheme"] == "shares"
 
 

@@ -7,6 +7,7 @@ are put together when a command is called, so that ``vfsl --help`` loads no meth
 from __future__ import annotations
 
 import inspect
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
@@ -47,6 +48,13 @@ COMMANDS = {
 Advise = Annotated[
     bool, typer.Option("--advise", help="Give advice on training the given party's --label.")
 ]
+
+
+LOW_SETTINGS = "low_settings"
+_LOW_HELP = (
+    "Settings of the --low method as TOML, 'epochs = 20, self_attention = true', or an ensemble: "
+    '\'ensemble = ["tabddpm", "vfgain"], how = "stacking"\'.'
+)
 
 
 class StepCommands(TyperGroup):
@@ -112,6 +120,8 @@ def _command(name: str) -> Callable[..., None]:
         common = {key: given.pop(key) for key in shared}
         step = {one.name: _read(one, given[options[one.name]]) for one in fields}
         chosen = {key: value for key, value in step.items() if value is not None}
+        if LOW_SETTINGS in chosen:
+            chosen["low"] = _low_table(chosen.get("low"), chosen.pop(LOW_SETTINGS))
         _run(name, chosen, common)
 
     parameters = {key: (kind, default) for key, (kind, default) in shared.items()}
@@ -149,6 +159,7 @@ def _fields(name: str) -> list[_Field]:
             _Field("given", "The party whose remaining rows are completed.", str, True),
             _Field("missing", "The party whose columns they lack.", str, True),
             _Field("advice_trees", "Number of trees behind the advice.", int),
+            _Field(LOW_SETTINGS, _LOW_HELP, str),
         ]
         return own + [_field(one, one.help) for one in params_of(FedPSG).values() if one.option]
     return _fields_of_models()
@@ -183,7 +194,7 @@ def _option_type(one: Param) -> Any:
     kinds = [part for part in _members(one.type) if part is not type(None)]
     origins = [get_origin(kind) for kind in kinds]
     if any(isinstance(each, type) and issubclass(each, Mapping) for each in origins):
-        return None
+        return str if str in kinds else None
     for kind, origin in zip(kinds, origins, strict=True):
         if isinstance(origin, type) and issubclass(origin, Sequence):
             inner = [part for part in _members(get_args(kind)[0]) if part in (int, float, str)]
@@ -216,6 +227,25 @@ def _read(one: _Field, value: Any) -> Any:
         except ValueError:
             return value
     return value
+
+
+def _low_table(method: str | None, text: str) -> dict[str, Any]:
+    """What --low and --low-settings say together, as in a job file."""
+    try:
+        table: dict[str, Any] = tomllib.loads(f"low = {{ {text} }}")["low"]
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(
+            f"--low-settings must be settings as in TOML, such as 'epochs = 20'. Got {text!r:.80} "
+            f"instead: {error}."
+        ) from None
+    if method is None:
+        return table
+    if "method" in table or "ensemble" in table:
+        raise ConfigError(
+            f"--low-settings must have settings only where --low names the method. Got --low "
+            f"{method} and {'an ensemble' if 'ensemble' in table else 'a method'}."
+        )
+    return {"method": method, **table}
 
 
 def _run(name: str, step: Mapping[str, Any], common: Mapping[str, Any]) -> None:

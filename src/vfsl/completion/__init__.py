@@ -6,6 +6,7 @@ Methods with networks need PyTorch (``pip install 'vfsl[deep]'``); it is loaded 
 from typing import TYPE_CHECKING, Any
 
 from vfsl.completion.base import Completed, Completer, Generator
+from vfsl.completion.ensembles import Ensemble
 from vfsl.completion.fidelity import (
     Efficiency,
     NearestRecords,
@@ -49,6 +50,7 @@ __all__ = [
     "Completed",
     "Completer",
     "Efficiency",
+    "Ensemble",
     "Facts",
     "Generator",
     "GeneratorCompleter",

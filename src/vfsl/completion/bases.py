@@ -211,7 +211,7 @@ class Components:
     def fit(cls, table: PartyTable, common: int) -> Components:
         """As many components as allowed, of a table whose first rows are the common ones."""
         most = columns_for(common)
-        encoder = Encoder(missing="impute").fit(table)
+        encoder = Encoder(missing=table.missing).fit(table)
         matrix = _clip(encoder.transform(table).matrix)
         centre = matrix.mean(axis=0)
         directions = np.eye(matrix.shape[1])

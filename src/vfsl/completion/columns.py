@@ -392,6 +392,8 @@ class Filled:
         Of a number, half the width of intervals, where errors of the rows are not known.
     inside : boolean array (remaining rows, classes), optional
         Likewise of a category: its sets.
+    drawn : array (remaining rows,), optional
+        Draws that stand in the table in place of means and most probable classes.
     """
 
     target: Target
@@ -405,6 +407,12 @@ class Filled:
     fold: Fold
     half: Floats | None = None
     inside: Booleans | None = None
+    drawn: Floats | None = None
+
+    @property
+    def cells(self) -> Floats:
+        """What stands in the table."""
+        return self.values if self.drawn is None else self.drawn
 
     def draw(self, rng: np.random.Generator) -> Filled:
         """The column with draws in place of means: as wide as the real one, wrong row by row.
@@ -414,15 +422,13 @@ class Filled:
         """
         rows = len(self.values)
         if self.chances is not None:
-            below = self.chances.cumsum(axis=1)
-            places = (below < rng.random(rows)[:, None] * below[:, -1:]).sum(axis=1)
-            return replace(self, values=places.astype(np.float64))
+            return replace(self, drawn=draw_classes(self.chances, rng))
         known = self.target.known
         errors = (self.target.filled - self.fold.predicted)[known]
         if self.fold.spread is not None and self.fold.rest_spread is not None:
             scaled = rng.choice(errors / self.fold.spread[known], rows)
-            return replace(self, values=self.values + scaled * self.fold.rest_spread)
-        return replace(self, values=self.values + rng.choice(errors, rows))
+            return replace(self, drawn=self.values + scaled * self.fold.rest_spread)
+        return replace(self, drawn=self.values + rng.choice(errors, rows))
 
     def interval(self, miss: float, shift: Shift | None) -> tuple[Floats, Floats]:
         """Bounds that hold a fraction 1 − miss of the truth."""
@@ -481,6 +487,13 @@ class Filled:
     def helps(self) -> bool:
         """Whether its model is expected to be better than the mean, be it shown or not."""
         return self.model not in _NO_MODELS and skill(self.fold)[0] > 0
+
+
+def draw_classes(chances: Floats, rng: np.random.Generator) -> Floats:
+    """A class code for each row, drawn by its chances."""
+    below = chances.cumsum(axis=1)
+    places = (below < rng.random(len(chances))[:, None] * below[:, -1:]).sum(axis=1)
+    return np.asarray(places, dtype=np.float64)
 
 
 def verdict(model: str, value: float, error: float) -> str:

@@ -25,7 +25,9 @@ from vfsl.data.checks import counted
 from vfsl.values import Array
 
 HIGH, LOW, CONSTANT = "high", "low", "constant"
+ASSOCIATION, SIGNIFICANCE = "association", "significance"
 RARE = "rare values"  # why a column is routed: its values are too rare for a linear base
+_WIDTH_OFF = 0.15  # of a deviation: beyond it draws do not keep the distribution
 # A page with more charts than that is not read; the table has all columns.
 _MOST_CHARTS = 60
 # Held-out cells of a completed column, and what mean, mode and hot-deck would have scored.
@@ -41,11 +43,11 @@ class Route:
     column : str
     route : {"high", "low", "constant"}
         VFPU-M, a local method, or a column with one value only.
-    by : {"association", "skill", "constant", "known cells", "rare values"}
+    by : {"association", "significance", "skill", "constant", "known cells", "rare values"}
     measure : float
-        μ_q, or the cross-validated skill.
+        μ_q, a p-value, or the cross-validated skill.
     threshold : float
-        What the measure had to exceed.
+        What the measure had to exceed; a p-value had to be no larger.
     """
 
     column: str
@@ -98,7 +100,7 @@ class Completion:
     def table(self) -> pd.DataFrame:
         """The completed columns in the user's units, types, bounds and category names, by id."""
         made = {
-            name: column.target.restore(column.values, column.present)
+            name: column.target.restore(column.cells, column.present)
             for name, column in self.columns.items()
         }
         frame = pd.DataFrame(made, index=pd.RangeIndex(len(self.ids)))
@@ -218,7 +220,7 @@ def _mean_of_pairs(pairs: pd.Series[Any], name: str) -> float:
 def whole_table(common: PartyTable, columns: Mapping[str, Filled]) -> PartyTable:
     """The missing party's columns for common rows and, completed, for the remaining ones."""
     real = common.without([name for name in common.columns if name not in columns])
-    made = {name: one.target.restore(one.values, one.present) for name, one in columns.items()}
+    made = {name: one.target.restore(one.cells, one.present) for name, one in columns.items()}
     frame = pd.DataFrame(
         {
             name: pd.concat([real.frame[name], made[name]], ignore_index=True)
@@ -261,6 +263,42 @@ def note_rare(missing: str, columns: Sequence[str], *, hidden: bool = False) -> 
         "differ from the most frequent value: the gradients of a linear model could tell the other "
         "party which rows these are. They are completed locally; trees can predict them."
     ]
+
+
+def note_none_high(given: str, missing: str, routes: Sequence[Route], aggregate: str) -> list[str]:
+    """That a threshold or a test has left nothing to predict."""
+    judged = [one for one in routes if one.by in (ASSOCIATION, SIGNIFICANCE)]
+    if not judged or any(one.route == HIGH for one in routes):
+        return []
+    if judged[0].by == SIGNIFICANCE:
+        return [
+            f"No column of party {missing} is significantly associated with the columns of "
+            f"{given}, so none was predicted from them."
+        ]
+    best = max(judged, key=lambda one: one.measure)
+    text = (
+        f"No column of party {missing} has an association with the columns of {given} above τ = "
+        f"{judged[0].threshold:g}, so none was predicted from them; the largest is "
+        f"{best.measure:g}, of {best.column!r}."
+    )
+    if aggregate == "mean":
+        text += " The mean over many columns is rarely large: aggregate='max' takes the strongest."
+    return [text]
+
+
+def note_widths(columns: Mapping[str, Filled]) -> list[str]:
+    """Drawn columns that are clearly narrower or wider than the known cells."""
+    found = []
+    for name, one in columns.items():
+        if one.drawn is None or one.target.classes or not one.target.deviation:
+            continue
+        ratio = float(np.std(one.drawn)) / one.target.deviation
+        if abs(ratio - 1) > _WIDTH_OFF:
+            found.append(
+                f"The draws of column {name!r} by {one.model} deviate {ratio:.2f} times as much "
+                "as its known cells; train it longer, or use another method."
+            )
+    return found
 
 
 def note_unseen(table: PartyTable, common: PartyTable) -> list[str]:
@@ -369,7 +407,7 @@ def distribution(column: Filled) -> dict[str, Any]:
     """Known cells of common rows beside completed cells of the remaining ones."""
     target = column.target
     real = target.restore(target.filled)[target.known]
-    made = target.restore(column.values, column.present)[column.present]
+    made = target.restore(column.cells, column.present)[column.present]
     if target.classes:
         counts = [series.astype(object).value_counts().to_dict() for series in (real, made)]
         return {"kind": "categorical", **level_counts(*counts)}

@@ -6,7 +6,7 @@ hidden at once, as they will be. Means and probabilities are combined, never sin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self
@@ -20,8 +20,11 @@ from vfsl.data import Encoder, PartyTable, codes
 from vfsl.data.checks import check_rng
 from vfsl.data.codes import CategoryCode, NumericCode
 from vfsl.errors import ConfigError
-from vfsl.params import check_params, documented, param
+from vfsl.params import check_params, documented, param, params_of, value_now
 from vfsl.values import Array
+
+# The name of a local method, or what makes one.
+Method = str | Callable[[], Completer]
 
 # ---- combining, on arrays ------------------------------------------------------------------------
 
@@ -99,27 +102,32 @@ class Ensemble:
         The weight of each method by column; for "row" how often it was chosen.
     """
 
-    methods: Sequence[str | Callable[[], Completer]] = param(
+    methods: Sequence[Method] = param(
         ("mean", "hot-deck"),
         "Names of `vfsl.completion.available`, or functions that make a completer.",
         option=False,
     )
-    how: Literal["vote", "weighted", "stack", "column", "row"] = param(
-        "stack",
+    how: Literal["vote", "weighted", "stacking", "column", "row"] = param(
+        "stacking",
         "Majority of categories (numbers: plain mean); mean weighted by the inverse held-out "
         "error; weights that minimise it; the best method of each column; the best method near "
         "each row.",
+        formerly={"stack": "stacking"},
     )
     folds: int = param(5, "Folds of the known rows that the methods are judged on.", ge=2)
 
     def fit(self, table: Table, rng: np.random.Generator) -> Self:
         """Keep the table: what is to be completed decides what is hidden in judging."""
-        check_params(self)
+        self.check()
         check_rng("Ensemble.fit", rng)
-        if len(self.methods) < 1:
-            raise ConfigError("The methods parameter of Ensemble must name at least one method.")
         self.table_ = as_table(table, "Ensemble")
         return self
+
+    def check(self) -> None:
+        """Refuse parameters that cannot be used."""
+        check_params(self)
+        if len(self.methods) < 1:
+            raise ConfigError("The methods parameter of Ensemble must name at least one method.")
 
     def complete(self, table: Table, rng: np.random.Generator) -> Completed:
         """Judge the methods on hidden cells of the known rows, then combine their answers."""
@@ -127,32 +135,104 @@ class Ensemble:
             raise ConfigError("Ensemble is not fitted yet: call fit first.")
         asked, known = as_table(table, "Ensemble"), self.table_
         hidden = [name for name in asked.features if asked.column(name).isna().any()]
-        makers = [partial(make_method, method) for method in self.methods]
+        makers = self.makers(hidden)
         held = [held_out(make, known, hidden, self.folds, rng) for make in makers]
         answers = [make().fit(known, rng).complete(asked, rng) for make in makers]
-        points = self._points(hidden, asked) if self.how == "row" else None
+        return self.combine(known, known, asked, held, answers)
+
+    def makers(self, hidden: Sequence[str]) -> list[Callable[[], Completer]]:
+        """What makes each method anew, told which columns will be missing."""
+        return [partial(make_method, method, hidden) for method in self.methods]
+
+    def combine(
+        self,
+        known: PartyTable,
+        shown: PartyTable,
+        asked: PartyTable,
+        held: Sequence[Mapping[str, Array]],
+        answers: Sequence[Completed],
+    ) -> Completed:
+        """One answer from those of the methods.
+
+        Parameters
+        ----------
+        known, shown : PartyTable
+            The known rows in truth, and as the methods saw them where they were held out.
+        asked : PartyTable
+        held : sequence of mapping by column
+            The methods' held-out answers for the known rows.
+        answers : sequence of Completed
+            Their answers for the asked rows.
+        """
+        points = self._points(known, shown, asked)
         filling = Filling(asked)
         errors, weights = {}, {}
-        for code in Encoder(missing="keep").fit(known).codes_:
-            if code.name in asked.kinds and isinstance(code, NumericCode | CategoryCode):
-                column = _Column(code, known, held, answers)
-                combined, weights[code.name] = column.combine(self.how, points)
-                errors[code.name] = column.errors
-                column.fill(filling, combined)
+        for code in _codes_of(known, asked.kinds):
+            column = _Column.of(code, known, held, [_levelled(one, code) for one in answers])
+            combined, weights[code.name] = column.combine(self._how, points)
+            errors[code.name] = column.errors
+            column.fill(filling, combined)
         names = [method_name(method) for method in self.methods]
         self.errors_ = pd.DataFrame(errors, index=names)
         self.weights_ = pd.DataFrame(weights, index=names)
         return filling.finish()
 
-    def _points(self, hidden: list[str], asked: PartyTable) -> tuple[Array, Array]:
+    def combine_held_out(
+        self,
+        known: PartyTable,
+        shown: PartyTable,
+        held: Sequence[Mapping[str, Array]],
+        folds: int,
+    ) -> dict[str, Array]:
+        """The combination's own held-out answers: in each part of the rows, by weights of the
+        other parts.
+        """
+        hidden = list(held[0])
+        blanked = shown.frame.assign(**{name: blank(shown.column(name)) for name in hidden})
+        asked = PartyTable(shown.party, shown.ids, blanked, shown.kinds)
+        points = self._points(known, shown, asked)
+        found: dict[str, Array] = {}
+        for code in _codes_of(known, hidden):
+            answers = np.stack([one[code.name] for one in held])
+            found[code.name] = np.zeros(answers.shape[1:])
+            for part in range(folds):
+                here = np.arange(len(known)) % folds == part
+                column = _Column.of(code, known, held, answers[:, here], ~here)
+                near = None if points is None else (points[0], points[1][here])
+                found[code.name][here] = column.combine(self._how, near)[0]
+        return found
+
+    @property
+    def _how(self) -> str:
+        return str(value_now(params_of(Ensemble)["how"], self.how))
+
+    def _points(
+        self, known: PartyTable, shown: PartyTable, asked: PartyTable
+    ) -> tuple[Array, Array] | None:
         """Where the known and the asked rows lie, by the columns that are not completed."""
-        known = [column for column in asked.features if column not in hidden]
-        if not known:
-            return np.zeros((len(self.table_), 0)), np.zeros((len(asked), 0))
-        drop = [column for column in self.table_.columns if column not in known]
-        encoder = Encoder(missing="impute").fit(self.table_.without(drop))
-        kept = asked.without([column for column in asked.columns if column not in known])
-        return encoder.transform(self.table_).matrix, encoder.transform(kept).matrix
+        if self._how != "row":
+            return None
+        names = [name for name in asked.features if asked.column(name).notna().all()]
+        if not names:
+            return np.zeros((len(known), 0)), np.zeros((len(asked), 0))
+        drop = [column for column in known.columns if column not in names]
+        encoder = Encoder(missing="impute").fit(known.without(drop))
+        kept = asked.without([column for column in asked.columns if column not in names])
+        return encoder.transform(shown).matrix, encoder.transform(kept).matrix
+
+
+def _codes_of(table: PartyTable, names: Collection[str]) -> list[NumericCode | CategoryCode]:
+    """How the columns of these names are written as numbers."""
+    found = Encoder(missing="keep").fit(table).codes_
+    return [
+        code
+        for code in found
+        if code.name in names and isinstance(code, NumericCode | CategoryCode)
+    ]
+
+
+def _levelled(done: Completed, code: NumericCode | CategoryCode) -> Array:
+    return _answer(done, code.name, code.levels if isinstance(code, CategoryCode) else None)
 
 
 def held_out(
@@ -187,62 +267,86 @@ def held_out(
     return found
 
 
+@dataclass(frozen=True, eq=False)
 class _Column:
-    """One column: what the methods said on held-out and on asked rows."""
+    """One column: what the methods said on held-out and on asked rows.
 
-    def __init__(
-        self,
+    ``truth`` is (judged rows, values), ``held`` (methods, judged rows, values), ``asked`` (methods,
+    asked rows, values). A column that is not hidden is not judged; methods leave it as it is.
+    """
+
+    code: NumericCode | CategoryCode
+    truth: Array
+    held: Array | None
+    asked: Array
+    used: Array
+
+    @classmethod
+    def of(
+        cls,
         code: NumericCode | CategoryCode,
         table: PartyTable,
         held: Sequence[Mapping[str, Array]],
-        answers: Sequence[Completed],
-    ) -> None:
-        self.code, values = code, table.column(code.name)
-        self._levels = code.levels if isinstance(code, CategoryCode) else None
-        self._scale = (code.deviation or 1.0) if isinstance(code, NumericCode) else 1.0
-        self._known = values.notna().to_numpy()
-        if self._levels is None:
+        answers: Sequence[Array] | Array,
+        use: Array | None = None,
+    ) -> _Column:
+        """From held-out answers to the rows of a table, of which only ``use`` judge."""
+        values = table.column(code.name)
+        used = values.notna().to_numpy() & (True if use is None else use)
+        if isinstance(code, NumericCode):
             truth = codes.as_floats(values)[:, None]
         else:
-            places = codes.positions(values, self._levels)
-            truth = codes.one_hot(places, np.zeros(len(places), bool), len(self._levels))
-        self._truth = truth[self._known]
-        self._asked = np.stack([_answer(done, code.name, self._levels) for done in answers])
-        # A column that is not hidden is not judged; methods leave it as it is.
-        self._judged = all(code.name in one for one in held)
-        self._held = self._by_row = np.zeros((len(answers), len(self._truth)))
-        if self._judged:
-            self._held = np.stack([one[code.name] for one in held])[:, self._known]
-            self._by_row = (((self._held - self._truth) / self._scale) ** 2).sum(axis=2)
-        self.errors = np.asarray(self._by_row.mean(axis=1))  # of known rows, by method
+            places = codes.positions(values, code.levels)
+            truth = codes.one_hot(places, np.zeros(len(places), bool), len(code.levels))
+        judged = None
+        if all(code.name in one for one in held):
+            judged = np.stack([one[code.name] for one in held])[:, used]
+        return cls(code, truth[used], judged, np.asarray(answers), used)
+
+    @property
+    def scale(self) -> float:
+        return (self.code.deviation or 1.0) if isinstance(self.code, NumericCode) else 1.0
+
+    @property
+    def by_row(self) -> Array:
+        """Squared errors, (methods, judged rows)."""
+        if self.held is None:
+            return np.zeros((len(self.asked), len(self.truth)))
+        return np.asarray((((self.held - self.truth) / self.scale) ** 2).sum(axis=2))
+
+    @property
+    def errors(self) -> Array:
+        """Of judged rows, by method."""
+        return np.asarray(self.by_row.mean(axis=1))
 
     def combine(self, how: str, points: tuple[Array, Array] | None) -> tuple[Array, Array]:
         """The methods' answers as one, and the weight of each method."""
-        methods = len(self._asked)
+        methods = len(self.asked)
         equal = np.full(methods, 1.0 / methods)
-        if how == "vote" and self._levels is not None:
-            return vote(self._asked.argmax(axis=2), len(self._levels)), equal
-        if how == "vote" or not self._judged:
-            return np.asarray(self._asked.mean(axis=0)), equal
+        if how == "vote" and isinstance(self.code, CategoryCode):
+            return vote(self.asked.argmax(axis=2), len(self.code.levels)), equal
+        if how == "vote" or self.held is None:
+            return np.asarray(self.asked.mean(axis=0)), equal
+        errors = self.errors
         if how == "weighted":
-            inverse = 1.0 / np.maximum(self.errors, 1e-12)
-            return weigh_by_error(self._asked, self.errors), inverse / inverse.sum()
-        if how == "stack":
-            held = self._held.reshape(methods, -1) / self._scale
-            weights = stack_weights(held, self._truth.ravel() / self._scale)
-            return np.asarray(np.tensordot(weights, self._asked, axes=1)), weights
+            inverse = 1.0 / np.maximum(errors, 1e-12)
+            return weigh_by_error(self.asked, errors), inverse / inverse.sum()
+        if how == "stacking":
+            held = self.held.reshape(methods, -1) / self.scale
+            weights = stack_weights(held, self.truth.ravel() / self.scale)
+            return np.asarray(np.tensordot(weights, self.asked, axes=1)), weights
         if points is None:
-            best = int(self.errors.argmin())
-            return self._asked[best], np.eye(methods)[best]
-        chosen = choose_by_row(self._by_row, points[0][self._known], points[1])
-        picked = self._asked[chosen, np.arange(self._asked.shape[1])]
+            best = int(errors.argmin())
+            return self.asked[best], np.eye(methods)[best]
+        chosen = choose_by_row(self.by_row, points[0][self.used], points[1])
+        picked = self.asked[chosen, np.arange(self.asked.shape[1])]
         return picked, np.bincount(chosen, minlength=methods) / max(len(chosen), 1)
 
     def fill(self, filling: Filling, combined: Array) -> None:
         if isinstance(self.code, CategoryCode):
             filling.fill_category(self.code, combined)
         else:
-            spread = np.sqrt(self.errors.min()) * self._scale
+            spread = np.sqrt(self.errors.min()) * self.scale
             filling.fill_number(self.code, combined[:, 0], spread)
 
 
@@ -267,17 +371,25 @@ def blank(values: pd.Series[Any], rows: int | None = None) -> pd.Series[Any]:
     return pd.Series([None] * count, dtype=values.dtype)
 
 
-def make_method(method: str | Callable[[], Completer]) -> Completer:
-    """A completer by name or from a function that makes one."""
-    if not isinstance(method, str):
-        return method()
-    made: Completer = completer(method)
+def make_method(method: Method, hidden: Sequence[str] = ()) -> Completer:
+    """A completer by name or from a function that makes one.
+
+    ``hidden`` are columns that will be missing together: a completer that has `expect_missing` is
+    told so before it learns.
+    """
+    made: Completer = completer(method) if isinstance(method, str) else method()
+    expect = getattr(made, "expect_missing", None)
+    if hidden and expect is not None:
+        expect(hidden)
     return made
 
 
-def method_name(method: str | Callable[[], Completer]) -> str:
+def method_name(method: Method) -> str:
     """What a method is called in results; one without a name is the user's own."""
     if isinstance(method, str):
         return method
+    label = getattr(method, "label", None)
+    if isinstance(label, str):
+        return label
     name = getattr(method, "__name__", type(method).__name__)
     return "own method" if name == "<lambda>" else name

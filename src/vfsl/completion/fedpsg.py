@@ -16,16 +16,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
 from vfsl.channel import Channel, expect_integer
 from vfsl.completion.bases import BASES, Pair, make_pair
 from vfsl.completion.calibration import MeasureShift
-from vfsl.completion.completed import Completion, picture
+from vfsl.completion.completed import SIGNIFICANCE, Completion, picture
 from vfsl.completion.crossfit import CrossFit
-from vfsl.completion.ensembles import method_name
+from vfsl.completion.ensembles import Method, method_name
+from vfsl.completion.low_methods import AUTO, Chosen, Low, read_low
+from vfsl.completion.low_methods import DIRECT as DIRECT_MODEL
 from vfsl.completion.missing import (
     ASSOCIATION,
     CROSS_FIT,
@@ -33,12 +35,11 @@ from vfsl.completion.missing import (
     SHIFT,
     VF_GAIN,
     VFPU_M,
-    Method,
     MissingParty,
 )
 from vfsl.completion.network_route import NetworkRoute
 from vfsl.completion.recommend import recommend
-from vfsl.completion.registry import METHODS, available, local_methods
+from vfsl.completion.registry import available, local_methods
 from vfsl.completion.vfpum import VFPUM, Stop
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
@@ -46,7 +47,7 @@ from vfsl.estimators.association import Association
 from vfsl.estimators.base import Ask
 from vfsl.federation import Federation
 from vfsl.lead import Follower, disclose_orders
-from vfsl.params import check_params, documented, param
+from vfsl.params import Param, check_params, documented, param, params_of, value_now
 from vfsl.parts import Part, Roles
 from vfsl.progress import OnEvent
 from vfsl.site import Outcome, Site
@@ -64,16 +65,18 @@ DISCLOSURES: Disclosures = {
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "tau": None,
+        "low": "auto",
         "rounds": 1,
         "confidence": "spread",
         "context": "none",
         "shrink": True,
         "protocol": "shares",
     },
-    "seed": {
+    "paper": {
         "tau": 0.5,
+        "low": "tabddpm",
         "rounds": 10,
-        "confidence": "seed",
+        "confidence": "paper",
         "context": "preliminary",
         "shrink": False,
         "protocol": "rounds",
@@ -108,21 +111,29 @@ class FedPSG:
     local at the missing party.
     """
 
-    tau: float | Literal["auto"] | None = param(
+    tau: float | Literal["auto", "significance"] | None = param(
         None,
-        "Route by association: columns with μ > τ, strictly, are predicted. 'auto' takes the τ "
-        "that is best on held-out common rows. Without it columns are routed by their "
-        "cross-validated skill.",
+        "Route by association: columns with μ > τ, strictly and before rounding, are predicted. "
+        "'auto' takes the τ that is best on held-out common rows, 'significance' the columns whose "
+        "independence of the given ones is rejected (Benjamini and Hochberg, level 0.05). Without "
+        "it columns are routed by their cross-validated skill.",
         ge=0,
         le=1,
     )
-    low: Method = param(
-        "auto",
+    low: Low | None = param(
+        None,
         "For the other columns: 'auto' (mean and mode, unless a direct model of the given party's "
         "columns or one of the methods is better out of fold), 'direct', a name of "
-        "vfsl.completion.available, of which 'vfgain' runs between the parties, or a function that "
-        "makes a completer, such as lambda: Ensemble(['gain', 'tvae']).",
-        names=lambda: ["auto", "direct", *available()],
+        "vfsl.completion.available, of which 'vfgain' runs between the parties, a table such as "
+        "{method = 'ctabgan', epochs = 20} or {ensemble = ['tabddpm', 'vfgain'], how = 'stacking'},"
+        " or a function that makes a completer. By default 'auto', and 'tabddpm' with preset "
+        "'paper'.",
+        names=lambda: [AUTO, DIRECT_MODEL, *available()],
+    )
+    low_fill: Literal["mean", "draw"] = param(
+        "mean",
+        "What cells of low columns hold: conditional means and most probable categories, which are "
+        "nearest to the truth, or draws, which keep the distribution.",
     )
     methods: Sequence[Method] = param(
         (), "Local methods that 'auto' tries as well.", names=local_methods
@@ -136,7 +147,7 @@ class FedPSG:
     alpha: float = _as_in_vfpum("alpha")
     k: float = _as_in_vfpum("k")
     rounds: int | None = _as_in_vfpum("rounds", preset=True)
-    confidence: Literal["seed", "spread"] | None = _as_in_vfpum("confidence", preset=True)
+    confidence: Literal["paper", "spread"] | None = _as_in_vfpum("confidence", preset=True)
     context: Literal["none", "preliminary"] | None = _as_in_vfpum("context", preset=True)
     remainder: Method = param(
         "predict",
@@ -173,12 +184,13 @@ class FedPSG:
         "as the papers have it, with gradients and the predictions of all rows and rounds opened "
         "('rounds').",
     )
-    preset: Literal["default", "seed"] = param(
+    preset: Literal["default", "paper"] = param(
         "default",
         "What parameters that are not given stand for. 'default' is what measured best: rounds=1, "
-        "confidence='spread', context='none', shrink=True, protocol='shares'; 'seed' is what the "
-        "papers have: tau=0.5, rounds=10, confidence='seed', context='preliminary', shrink=False, "
-        "protocol='rounds'.",
+        "confidence='spread', context='none', shrink=True, protocol='shares', low='auto'; 'paper' "
+        "is what the papers have: tau=0.5, rounds=10, confidence='paper', context='preliminary', "
+        "shrink=False, protocol='rounds', low='tabddpm'.",
+        formerly={"seed": "paper"},
     )
 
     def fit_complete(
@@ -276,13 +288,17 @@ class FedPSG:
         check_params(self)
         if not self.pairs():
             raise ConfigError("The base parameter of FedPSG must name at least one estimator.")
-        preset = PRESETS[self.preset]
-        made = replace(
-            self, **{name: preset[name] for name in preset if getattr(self, name) is None}
-        )
+        now = {name: value_now(one, getattr(self, name)) for name, one in _declared().items()}
+        preset = PRESETS[now["preset"]]
+        made = replace(self, **now | {name: preset[name] for name in preset if now[name] is None})
+        made.chosen()
         if made.protocol == "shares" and self.protocol is None and made._needs_rounds():
             return replace(made, protocol="rounds")
         return made
+
+    def chosen(self) -> Chosen:
+        """The method for low columns, once the preset is filled in."""
+        return read_low(AUTO if self.low is None else self.low)
 
     def _needs_rounds(self) -> bool:
         """Whether something is asked for that only rounds in the open can do."""
@@ -290,12 +306,13 @@ class FedPSG:
 
     def joint_parts(self) -> set[str]:
         """The parts between the parties that may come, once the preset is filled in."""
+        several = (self.rounds or 1) > 1
         may_come = {
             ASSOCIATION: self.tau is not None,
             CROSS_FIT: True,
-            VFPU_M: (self.rounds or 1) > 1,
-            DIRECT: True,
-            VF_GAIN: self.low in METHODS and METHODS[self.low][1].kind == "protocol",
+            VFPU_M: several,
+            DIRECT: not several or self.low in (AUTO, DIRECT_MODEL),
+            VF_GAIN: self.low not in (AUTO, DIRECT_MODEL) and self.chosen().joint,
             SHIFT: self.shift != "none",
         }
         return {part for part, may in may_come.items() if may}
@@ -315,9 +332,15 @@ class FedPSG:
             "missing": missing,
             **{name: getattr(self, name) for name in (*names, *more)},
             "bases": [pair.numbers.name for pair in self.pairs()],
-            "low": method_name(self.low),
+            "low": self.chosen().describe(),
+            "low_fill": self.low_fill,
             "remainder": method_name(self.remainder),
         }
+
+
+@cache
+def _declared() -> dict[str, Param]:
+    return params_of(FedPSG)
 
 
 # ---- the parts between the parties --------------------------------------------------------------
@@ -358,7 +381,7 @@ class JointParts:
         elif do == SHIFT:
             side = MeasureShift()
         elif do == VF_GAIN:
-            side = NetworkRoute(str(how.low))
+            side = NetworkRoute(how.chosen())
         else:
             names = ("alpha", "k", "rounds", "confidence", "miss", "context", "stop")
             side = VFPUM(pair, **{name: getattr(how, name) for name in names})
@@ -381,7 +404,12 @@ class JointParts:
 
     def associate(self) -> Any:
         """Play the association as the next part; the strengths by column at the missing party."""
-        how = Association(aggregate=self.how.aggregate)
+        tau = self.how.tau
+        how = Association(
+            aggregate=self.how.aggregate,
+            above=tau if isinstance(tau, float | int) else None,
+            test=tau == SIGNIFICANCE,
+        )
         return how.compare(self.site, self._open_channel(), self.given, self.missing)
 
     def _open_channel(self) -> Channel:

@@ -1,25 +1,21 @@
 """The missing party's side of FedPSG: where columns go, the order of parts, and its local work.
 
 Columns that the other party's columns can predict take the high route, VFPU-M; the others the low
-one, a local method. That learns from the common rows and, for the remaining rows, sees the columns
-that VFPU-M has just completed. It is judged likewise: on held-out common rows it sees held-out
-predictions in place of the true high columns, and all low columns are hidden at once.
+one (low_route.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pandas as pd
 
 from vfsl.channel import Channel, expect_integer
 from vfsl.completion import completed
-from vfsl.completion.base import Completed, Completer
 from vfsl.completion.calibration import Shift
 from vfsl.completion.columns import (
     Filled,
@@ -30,16 +26,27 @@ from vfsl.completion.columns import (
     shrink,
     skill,
 )
-from vfsl.completion.completed import CONSTANT, HIGH, LOW, RARE, Completion, Route, whole_table
-from vfsl.completion.ensembles import blank, held_out, make_method, method_name
+from vfsl.completion.completed import (
+    CONSTANT,
+    HIGH,
+    LOW,
+    RARE,
+    SIGNIFICANCE,
+    Completion,
+    Route,
+    whole_table,
+)
+from vfsl.completion.low_methods import AUTO
+from vfsl.completion.low_methods import DIRECT as DIRECT_MODEL
+from vfsl.completion.low_route import LowRoute, draw_columns
 from vfsl.completion.pseudo_labels import Found
 from vfsl.completion.shared_roles import on_shares
 from vfsl.data import PartyTable
 from vfsl.data.checks import counted
 from vfsl.errors import DataError
+from vfsl.estimators.significance import choose_significant
 from vfsl.lead import Leader
 from vfsl.site import Outcome
-from vfsl.values import Array
 
 if TYPE_CHECKING:
     from vfsl.completion.fedpsg import JointParts
@@ -58,17 +65,30 @@ ASSOCIATION, CROSS_FIT, VFPU_M, DIRECT, VF_GAIN, SHIFT = (
 )
 _MOST = 1 << 40
 
-# The name of a local method, or what makes one.
-Method = str | Callable[[], Completer]
-
 # ---- routes -------------------------------------------------------------------------------------
 
 
-def route_by_association(strengths: Mapping[str, float], tau: float) -> list[Route]:
-    """The papers' rule: μ_q > τ, strictly, is predicted; the rest is not."""
+def route_by_association(
+    strengths: Mapping[str, float], tau: float, above: Mapping[str, bool] | None = None
+) -> list[Route]:
+    """The papers' rule: μ_q > τ, strictly, is predicted; the rest is not.
+
+    ``strengths`` are rounded; ``above`` says whether the unrounded ones are above τ.
+    """
+    passes = {name: strength > tau for name, strength in strengths.items()}
+    passes |= above or {}
     return [
-        Route(name, HIGH if strength > tau else LOW, "association", float(strength), tau)
+        Route(name, HIGH if passes[name] else LOW, "association", float(strength), tau)
         for name, strength in strengths.items()
+    ]
+
+
+def route_by_test(p_values: Mapping[str, float]) -> list[Route]:
+    """Columns that are significantly associated, by Benjamini and Hochberg at level 0.05."""
+    chosen, cut = choose_significant(np.array(list(p_values.values())))
+    return [
+        Route(name, HIGH if passes else LOW, SIGNIFICANCE, float(value), cut)
+        for (name, value), passes in zip(p_values.items(), chosen, strict=True)
     ]
 
 
@@ -97,103 +117,6 @@ def find_best_tau(
     totals = [gain[mu > tau].sum() for tau in options]
     best = max(range(len(options)), key=lambda place: (round(totals[place], 12), place))
     return float(options[best])
-
-
-# ---- the low route ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class LowRoute:
-    """Complete the low columns at the missing party.
-
-    Attributes
-    ----------
-    common : PartyTable
-        The missing party's common rows.
-    high : dict of str to Filled
-        The columns that are completed already.
-    targets : sequence of Target
-        The low columns.
-    others : int
-        How many remaining rows there are.
-    folds : int
-    """
-
-    common: PartyTable
-    high: Mapping[str, Filled]
-    targets: Sequence[Target]
-    others: int
-    folds: int
-
-    def by_mean(self) -> dict[str, Filled]:
-        """Mean and mode."""
-        return {
-            target.name: fill_by_baseline(target, self.others, self.folds, LOW, "mean")
-            for target in self.targets
-        }
-
-    def by_method(self, method: Method, rng: np.random.Generator) -> dict[str, Filled]:
-        """One local method for all low columns."""
-        names = [target.name for target in self.targets]
-        if method == "mean" or not names:
-            return self.by_mean()
-        known = self._common_columns()
-        held = held_out(lambda: make_method(method), known, names, self.folds, rng, self._shown())
-        done = make_method(method).fit(known, rng).complete(self._asked(), rng)
-        return {
-            target.name: self._fill(target, method_name(method), held[target.name], done)
-            for target in self.targets
-        }
-
-    def by_best(self, methods: Sequence[Method], rng: np.random.Generator) -> dict[str, Filled]:
-        """For each column mean and mode, unless a method is better out of fold by its error."""
-        found = self.by_mean()
-        for method in methods:
-            for name, filled in self.by_method(method, rng).items():
-                value, error = skill(filled.fold)
-                if value - error > max(skill(found[name].fold)[0], 0.0):
-                    found[name] = filled
-        return found
-
-    def _common_columns(self) -> PartyTable:
-        names = {*self.high, *(target.name for target in self.targets)}
-        return self.common.without([name for name in self.common.columns if name not in names])
-
-    def _shown(self) -> PartyTable:
-        """Common rows with held-out predictions in place of the high columns."""
-        table = self._common_columns()
-        columns = {
-            name: filled.target.restore(filled.fold.predicted) for name, filled in self.high.items()
-        }
-        return PartyTable(table.party, table.ids, table.frame.assign(**columns), dict(table.kinds))
-
-    def _asked(self) -> PartyTable:
-        """Remaining rows: high columns as completed, low ones missing."""
-        table = self._common_columns()
-        columns = {
-            name: self.high[name].target.restore(self.high[name].values, self.high[name].present)
-            if name in self.high
-            else blank(table.column(name), self.others)
-            for name in table.columns
-        }
-        frame = pd.DataFrame(columns, index=pd.RangeIndex(self.others))
-        ids = np.array([str(row) for row in range(self.others)], dtype=object)
-        return PartyTable(table.party, ids, frame, dict(table.kinds))
-
-    def _fill(self, target: Target, model: str, held: Array, done: Completed) -> Filled:
-        """A local method's answer in the form of all completed columns."""
-        base = fill_by_baseline(target, self.others, self.folds, LOW, model)
-        confidence = done.confidence[target.name].to_numpy(dtype=float)
-        if not target.classes:
-            fold = Fold(target, held[:, 0], base.fold.baseline)
-            values = done.means[target.name].to_numpy(dtype=float)
-            return replace(base, values=values, confidence=confidence, fold=fold)
-        fold = Fold(target, held.argmax(axis=1).astype(float), base.fold.baseline, held)
-        wanted = pd.Index(target.levels, dtype=object)
-        found = done.probabilities[target.name].reindex(columns=wanted, fill_value=0.0)
-        chances = found.to_numpy(dtype=float)
-        values = chances.argmax(axis=1).astype(float)
-        return replace(base, values=values, confidence=confidence, chances=chances, fold=fold)
 
 
 # ---- the order of parts -------------------------------------------------------------------------
@@ -245,7 +168,10 @@ class MissingParty:
         low = [target for target in live if where[target.name] == LOW] + scarce
         do = VFPU_M if VFPU_M in how.joint_parts() else DIRECT
         filled = self._fill_remainder(high, self._predict(high, folds, choice, do, HIGH))
-        filled |= self._complete_low(low, folds, choice, filled)
+        made = self._complete_low(low, folds, choice, filled)
+        if how.low_fill == "draw":
+            made = draw_columns(made, self._site.private_rng("drawn cells"), how.folds)
+        filled |= made
         filled |= {one.name: self._fill(one, CONSTANT, "constant") for one in constant}
         shift = self._measure_shift()
         self._leader.end()
@@ -258,7 +184,7 @@ class MissingParty:
             how.miss,
             how.folds,
             shift,
-            self._notes(constant, scarce, routes),
+            (*self._notes(constant, scarce, routes), *completed.note_widths(made)),
         )
 
     def _notes(
@@ -268,6 +194,7 @@ class MissingParty:
         hidden = self._rounds_hidden()
         rounds = 1 if hidden else rounds
         found = completed.note_targets(me, constant, scarce)
+        found += completed.note_none_high(given, me, routes, self._how.aggregate)
         rare = [one.column for one in routes if one.by == RARE]
         found += completed.note_rare(me, rare, hidden=hidden)
         found += completed.note_unseen(self._site.own_table(), self._common)
@@ -287,17 +214,37 @@ class MissingParty:
 
     def _route(self, live: Sequence[Target]) -> tuple[list[Route], dict[str, Fold], dict[str, int]]:
         """Routes, held-out predictions by column, and which base was best for it."""
-        folds, choice = self._cross_fit([target.name for target in live])
+        tau, names = self._how.tau, [target.name for target in live]
+        if isinstance(tau, float | int) or tau == SIGNIFICANCE:
+            routes = self._route_first(names)
+            # A federated model of a low column is learned only where one may be used.
+            low = self._how.low in (AUTO, DIRECT_MODEL)
+            wanted = [one.column for one in routes if low or one.route == HIGH]
+            folds, choice = self._cross_fit(wanted) if wanted else ({}, {})
+            unable = set(wanted) - set(folds)
+            routes = [_too_rare(one) if one.column in unable else one for one in routes]
+            return routes, folds, choice
+        folds, choice = self._cross_fit(names)
         skills = {name: self._skill(fold) for name, fold in folds.items()}
-        rare = [Route(one.name, LOW, RARE, 0.0, 0.0) for one in live if one.name not in folds]
-        tau = self._how.tau
+        rare = [Route(name, LOW, RARE, 0.0, 0.0) for name in names if name not in folds]
         if tau is None:
             return route_by_skill(skills) + rare, folds, choice
         self._leader.order(ASSOCIATION, base=0)
         measured = self._parts.associate()
         strengths = {name: float(measured[name]) for name in folds}
-        level = find_best_tau(strengths, skills) if tau == "auto" else float(tau)
+        level = find_best_tau(strengths, skills)
         return route_by_association(strengths, level) + rare, folds, choice
+
+    def _route_first(self, names: Sequence[str]) -> list[Route]:
+        """Routes by a threshold or a test, before anything is learned."""
+        tau = self._how.tau
+        self._leader.order(ASSOCIATION, base=0)
+        measured = self._parts.associate().loc[list(names)]
+        if tau == SIGNIFICANCE:
+            return route_by_test(measured["p"].to_dict())
+        return route_by_association(
+            measured["strength"].to_dict(), float(str(tau)), measured["above"].to_dict()
+        )
 
     def _cross_fit(self, names: Sequence[str]) -> tuple[dict[str, Fold], dict[str, int]]:
         best: dict[str, Fold] = {}
@@ -424,14 +371,15 @@ class MissingParty:
         high: Mapping[str, Filled],
     ) -> dict[str, Filled]:
         rng, how = self._site.private_rng("low columns"), self._how
-        local = LowRoute(self._common, high, low, self._others, how.folds)
-        if how.low == "direct":
+        draws = how.low_fill == "draw"
+        local = LowRoute(self._common, high, low, self._others, how.folds, draws)
+        if how.low == DIRECT_MODEL:
             learned = [target for target in low if target.name in folds]
             return local.by_mean() | self._predict(learned, folds, choice, DIRECT, LOW)
         if VF_GAIN in how.joint_parts():
             return self._complete_jointly(local, rng) if low else {}
-        if how.low != "auto":
-            return local.by_method(how.low, rng)
+        if how.low != AUTO:
+            return local.by_method(how.chosen().told([one.name for one in low]), rng)
         skills = {one.name: self._skill(folds[one.name]) for one in low if one.name in folds}
         pays = {route.column for route in route_by_skill(skills) if route.route == HIGH}
         direct = [target for target in low if target.name in pays]
@@ -443,6 +391,10 @@ class MissingParty:
         filled, outcome = self._order(VF_GAIN, route=local, fold_rng=rng)
         outcome.metrics = {name: round(skill(one.fold)[0], 3) for name, one in filled.items()}
         return cast(dict[str, Filled], filled)
+
+
+def _too_rare(route: Route) -> Route:
+    return Route(route.column, LOW, RARE, 0.0, 0.0)
 
 
 def fill_gaps(predicted: Filled, local: Filled) -> Filled:

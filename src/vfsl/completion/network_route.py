@@ -1,4 +1,4 @@
-"""The low route by VF-GAIN: a network between the parties completes the low columns.
+"""The low route by VF-GAIN, alone or in an ensemble: networks between the parties.
 
 Holds, learns: as in imputers/vfgain.py, once for each fold and once for all common rows. The given
 party learns as well which common rows are held out of each fold; folds are random.
@@ -9,6 +9,7 @@ those are: the high columns are known, all low ones are hidden.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -16,9 +17,10 @@ import numpy as np
 import pandas as pd
 
 from vfsl.channel import Channel, expect_array
-from vfsl.completion.base import Completed, Table, as_table
+from vfsl.completion.base import Completed, Completer, Table, as_table
 from vfsl.completion.columns import Filled
-from vfsl.completion.missing import LowRoute
+from vfsl.completion.low_methods import Chosen
+from vfsl.completion.low_route import LowRoute
 from vfsl.completion.registry import find
 from vfsl.data import PartyTable
 from vfsl.draws import draw_by_number
@@ -29,18 +31,18 @@ from vfsl.store import Checkpoints
 from vfsl.values import Array, Disclosures
 
 DISCLOSURES: Disclosures = disclose_orders(
-    "which common rows the next network learns from, or which rows it completes"
+    "which network is next, and which common rows it learns from or which rows it completes"
 )
 FIT, COMPLETE = "fit", "complete"
 
 
 @dataclass
 class NetworkRoute:
-    """Complete the low columns by a network method that runs between the parties."""
+    """Complete the low columns by a method of which a part runs between the parties."""
 
     name: ClassVar[str] = "vf-gain"
 
-    method: str = "vfgain"
+    low: Chosen
 
     def train(
         self,
@@ -70,16 +72,22 @@ class NetworkRoute:
             return {}
         channel = channel.within(self.name, DISCLOSURES)
         kept = Checkpoints(None) if kept is None else kept
-        side = _Side(find(self.method)(), roles, rng, kept)
+        # One for each of the method's networks, known to both parties by its place.
+        draws = draw_by_number(rng)
+        sides = [
+            _Side(find(one.label)(**one.settings), roles, draws, kept) for one in self.low.protocols
+        ]
         if channel.me == roles.label_holder:
             if route is None or fold_rng is None:
                 raise ConfigError(f"Party {channel.me!r} needs its low columns to complete them.")
             leader = Leader(channel, (), roles.feature_holders)
 
-            def vfgain() -> _Asked:
-                return _Asked(side, leader, route)
+            names = [target.name for target in route.targets]
 
-            filled = route.by_method(vfgain, fold_rng)
+            def between(one: Chosen) -> Completer:
+                return _Asked(sides[one.place], one.place, leader, route)
+
+            filled = route.by_method(self.low.told(names, between), fold_rng)
             leader.end()
             return filled
         for number, here, order in Follower(channel, roles.label_holder):
@@ -87,9 +95,15 @@ class NetworkRoute:
             places = expect_array(
                 order.get("rows"), sender=sender, name="rows", holds="integer", shape=(None,)
             )
-            rows = part.all_rows
-            if order.get("do") not in (FIT, COMPLETE) or not _are_places(places, len(rows)):
+            rows, member = part.all_rows, order.get("network")
+            if (
+                not isinstance(member, int)
+                or not 0 <= member < len(sides)
+                or order.get("do") not in (FIT, COMPLETE)
+                or not _are_places(places, len(rows))
+            ):
                 raise ProtocolError(f"Party {sender!r} ordered unknown work.", sender)
+            side = sides[member]
             if order["do"] == FIT:
                 side.fit(here, number, Part(part.table, rows[places]))
             else:
@@ -105,10 +119,14 @@ class _Side:
     """One party's networks, by the number of the task that trains or asks them."""
 
     def __init__(
-        self, model: Any, roles: Roles, rng: np.random.Generator, kept: Checkpoints
+        self,
+        model: Any,
+        roles: Roles,
+        random: Callable[[int], np.random.Generator],
+        kept: Checkpoints,
     ) -> None:
         self.model, self._roles, self._kept = model, roles, kept
-        self._random, self._share = draw_by_number(rng), None
+        self._random, self._share = random, None
 
     def fit(self, channel: Channel, number: int, part: Part) -> None:
         kept = self._kept.within(f"network {number}")
@@ -133,10 +151,10 @@ class _Side:
 class _Asked:
     """VF-GAIN as a completer of the missing party, which orders the other to take part."""
 
-    def __init__(self, side: _Side, leader: Leader, route: LowRoute) -> None:
+    def __init__(self, side: _Side, place: int, leader: Leader, route: LowRoute) -> None:
         known = [name for name in route.high if name in route.common.columns]
         side.model = replace(side.model, known=known)
-        self._side, self._leader = side, leader
+        self._side, self._place, self._leader = side, place, leader
         self._ids, self._others = pd.Index(route.common.ids), route.others
 
     def fit(self, table: Table, rng: np.random.Generator) -> Self:
@@ -159,4 +177,5 @@ class _Asked:
 
     def _order(self, do: str, places: Array) -> tuple[Channel, int]:
         number = self._leader.number
-        return self._leader.order(do, rows=places.astype(np.int64)), number
+        rows = places.astype(np.int64)
+        return self._leader.order(do, network=self._place, rows=rows), number

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 KINDS = ("completer", "generator", "protocol")
 FORMAT = 1
+# Settings that earlier versions saved under another name.
+_RENAMED = {"attention": "self_attention"}
 # What a page that is not ours makes of the code that reads it.
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, DataError)
 
@@ -173,7 +175,8 @@ def load(folder: str | Path, name: str = "completion", **settings: Any) -> Any:
     page = store.read_json(path)
     try:
         _check_format(path, page)
-        model = find(page["method"])(**page["settings"], **settings)
+        saved = {_RENAMED.get(key, key): value for key, value in page["settings"].items()}
+        model = find(page["method"])(**saved, **settings)
         if facts_of(page["method"]).kind == "protocol":
             shares = {party: load_share(folder, party, name) for party in page["parties"]}
             model.restore(shares, str(path))

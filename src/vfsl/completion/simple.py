@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -116,6 +117,10 @@ class HotDeck:
                 filling.fill_category(code, hot, given, sure=False)
         return filling.finish()
 
+    def draw(self, table: Table, rng: np.random.Generator) -> pd.DataFrame:
+        """The table with its missing cells filled: donors are draws already."""
+        return self.complete(table, rng).values
+
     def _draw_donors(self, able: Array, points: Array, rng: np.random.Generator) -> Array:
         if not able.size:
             raise DataError(
@@ -162,6 +167,12 @@ class GeneratorCompleter:
     draws: int = param(
         20, "Samples per incomplete row: their mean and deviation, and their frequencies.", ge=1
     )
+
+    def expect_missing(self, columns: Sequence[str]) -> None:
+        """Tell the generator, before it learns, which columns will be missing together."""
+        expect = getattr(self.generator, "expect_missing", None)
+        if expect is not None:
+            expect(columns)
 
     def fit(self, table: Table, rng: np.random.Generator) -> Self:
         """Let the generator learn from the complete rows."""

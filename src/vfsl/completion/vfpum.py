@@ -104,11 +104,12 @@ class VFPUM:
         "shows the missing party one more prediction per remaining row and column.",
         ge=1,
     )
-    confidence: Literal["seed", "spread"] = param(
-        "seed",
-        "For numbers: 1 − |ŷ − μ|/σ as in the papers ('seed'), which favours predictions near the "
+    confidence: Literal["paper", "spread"] = param(
+        "paper",
+        "For numbers: 1 − |ŷ − μ|/σ as in the papers ('paper'), which favours predictions near the "
         "mean, or how small an error is to be expected of the prediction ('spread'). Categories "
         "use their largest probability.",
+        formerly={"seed": "paper"},
     )
     miss: float = param(
         0.1,

@@ -37,8 +37,11 @@ class Code(ABC):
         """Whether no training row had a value."""
 
     @abstractmethod
-    def encode(self, values: pd.Series[Any], *, impute: bool) -> tuple[Array, dict[str, int]]:
-        """Matrix columns, and how many cells something happened to, by what."""
+    def encode(self, values: pd.Series[Any], *, fill: str = "") -> tuple[Array, dict[str, int]]:
+        """Matrix columns, and how many cells something happened to, by what.
+
+        ``fill`` is what missing cells become: "impute", "mean" or "zero"; else they stay NaN.
+        """
 
     @abstractmethod
     def restore(self, block: Array, *, clip: bool = False) -> pd.Series[Any]:
@@ -71,16 +74,16 @@ class NumericCode(Code):
     def is_empty(self) -> bool:
         return not self.seen
 
-    def encode(self, values: pd.Series[Any], *, impute: bool) -> tuple[Array, dict[str, int]]:
+    def encode(self, values: pd.Series[Any], *, fill: str = "") -> tuple[Array, dict[str, int]]:
         numbers = as_floats(values)
         missing = np.isnan(numbers)
-        imputed = int(missing.sum()) if impute and self.seen else 0
+        imputed = int(missing.sum()) if fill and self.seen else 0
         if not self.used:
             changed = int((~missing & (numbers != self.mean)).sum())
             return np.empty((len(numbers), 0)), {"imputed": imputed, "no longer constant": changed}
         block = ((numbers - self.mean) / self.deviation)[:, np.newaxis]
         if imputed:
-            block[missing] = 0.0
+            block[missing] = -self.mean / self.deviation if fill == "zero" else 0.0
         return block, {"imputed": imputed}
 
     def restore(self, block: Array, *, clip: bool = False) -> pd.Series[Any]:
@@ -97,6 +100,7 @@ class CategoryCode(Code):
     used: bool
     categories: list[Any] | None
     ordered: bool
+    frequencies: list[float] | None = None  # of the levels; None in what earlier versions saved
 
     @property
     def width(self) -> int:
@@ -109,16 +113,19 @@ class CategoryCode(Code):
     def is_empty(self) -> bool:
         return not self.levels
 
-    def encode(self, values: pd.Series[Any], *, impute: bool) -> tuple[Array, dict[str, int]]:
+    def encode(self, values: pd.Series[Any], *, fill: str = "") -> tuple[Array, dict[str, int]]:
         missing = values.isna().to_numpy()
         places = positions(values, self.levels)
         places[missing] = -1
         unseen = int(((places < 0) & ~missing).sum())
-        imputed = missing if impute and self.mode is not None else np.zeros_like(missing)
-        places[imputed] = self.mode or 0
+        imputed = missing if fill and self.mode is not None else np.zeros_like(missing)
+        if fill == "impute":
+            places[imputed] = self.mode or 0
         block = np.empty((len(values), 0))
         if self.used:
             block = one_hot(places, missing & ~imputed, self.width)
+            if fill == "mean" and self.frequencies is not None:
+                block[imputed] = self.frequencies
         return block, {"unseen categories": unseen, "imputed": int(imputed.sum())}
 
     def restore(self, block: Array, *, clip: bool = False) -> pd.Series[Any]:
@@ -168,7 +175,8 @@ def fit_category(values: pd.Series[Any], *, keep_missing: bool) -> CategoryCode:
     counts = np.bincount(positions(observed, levels), minlength=max(len(levels), 1))
     used = len(levels) > 1 or (keep_missing and len(levels) == 1 and len(observed) < len(values))
     mode = int(counts.argmax()) if levels else None
-    return CategoryCode(str(values.name), dtype, levels, mode, used, categories, ordered)
+    shares = (counts / max(counts.sum(), 1)).tolist() if levels else []
+    return CategoryCode(str(values.name), dtype, levels, mode, used, categories, ordered, shares)
 
 
 def positions(values: pd.Series[Any], levels: list[Any]) -> Array:

@@ -18,7 +18,8 @@ from vfsl.data.table import PartyTable
 from vfsl.errors import ConfigError, DataError
 from vfsl.values import Array
 
-MISSING = ("impute", "drop", "keep")
+MISSING = ("impute", "mean", "zero", "drop", "keep")
+FILLS = ("impute", "mean", "zero")
 _FORMAT = 1
 # What the findings say about cells, by their code.
 _CELLS = {
@@ -63,11 +64,13 @@ class Encoder:
 
     Parameters
     ----------
-    missing : {"impute", "drop", "keep"}
+    missing : {"impute", "mean", "zero", "drop", "keep"}
         With ``"impute"``, missing cells become the training mean, or the most frequent category
-        (the first in order on a tie). With ``"drop"``, their rows are left out. With ``"keep"``,
-        they stay NaN, a whole block of NaN for a category; a constant column that has missing
-        cells then stays in the matrix, because where it is missing may matter.
+        (the first in order on a tie). With ``"mean"``, they become the mean of the matrix columns:
+        a category is then as likely as in training. With ``"zero"``, numbers become 0 before they
+        are standardised, and a category none at all. With ``"drop"``, their rows are left out. With
+        ``"keep"``, they stay NaN, a whole block of NaN for a category; a constant column that has
+        missing cells then stays in the matrix, because where it is missing may matter.
 
     Attributes
     ----------
@@ -126,7 +129,8 @@ class Encoder:
         groups = self.groups
         for code in self.codes_:
             values = table.column(code.name)
-            block, counts = code.encode(values, impute=self.missing == "impute")
+            fill = self.missing if self.missing in FILLS else ""
+            block, counts = code.encode(values, fill=fill)
             matrix[:, groups[code.name]] = block
             where = f"Column {code.name!r} of party {table.party}"
             for what, count in counts.items():
@@ -223,6 +227,8 @@ class Encoder:
         if part.kinds[name] is Kind.CATEGORICAL:
             return codes.fit_category(values, keep_missing=keep)
         where = f"Column {name!r} of party {part.party}"
+        if self.missing == "zero" and values.notna().any():
+            values = values.fillna(0)
         return codes.fit_numeric(values, keep_missing=keep, where=where)
 
     def _check_columns(self, table: PartyTable) -> None:

@@ -20,6 +20,7 @@ from vfsl.errors import ConfigError, DataError
 from vfsl.values import Array
 
 _DUPLICATES = ("error", "first")
+MISSING = ("impute", "mean", "zero", "drop")
 # Between the parts of a composite id. No part may hold it, so ("a", "bc") never equals ("ab", "c").
 _ID_SEPARATOR = "\x1f"
 
@@ -43,6 +44,8 @@ class PartyTable:
         What was changed on the way in, such as dropped duplicates.
     no_label : bool
         Whether its owner has said that no column is a label, whatever one looks like.
+    missing : {"impute", "mean", "zero"}
+        What models that need a number in every cell make of missing ones; see `treat_missing`.
     """
 
     party: str
@@ -52,6 +55,7 @@ class PartyTable:
     id_columns: tuple[str, ...] = ("id",)
     notes: tuple[Finding, ...] = field(default=())
     no_label: bool = False
+    missing: str = "impute"
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.frame) or list(self.kinds) != list(self.frame.columns):
@@ -198,6 +202,32 @@ class PartyTable:
         return replace(
             self, frame=self.frame[kept], kinds={name: self.kinds[name] for name in kept}
         )
+
+    def treat_missing(self, how: str) -> PartyTable:
+        """The table with another treatment of missing feature cells.
+
+        Parameters
+        ----------
+        how : {"impute", "mean", "zero", "drop"}
+            "impute": the mean, or the most frequent category; "mean": the mean, or every category
+            as much as it is frequent; "zero": 0, or no category; all by the rows that a model is
+            trained on. Trees need none of it: they send missing cells the better way. "drop" leaves
+            out rows with a missing cell, before any alignment, so that others never hear of them.
+        """
+        check_choice("PartyTable.treat_missing", "missing", how, MISSING)
+        if how != "drop":
+            return replace(self, missing=how)
+        kept = np.flatnonzero(self.frame[self.features].notna().to_numpy().all(axis=1))
+        dropped = len(self) - len(kept)
+        if not dropped:
+            return self
+        if not len(kept):
+            raise DataError(
+                f"Every row of party {self.party} has a missing cell: missing='drop' leaves none."
+            )
+        text = f"Party {self.party} had {counted(dropped, 'row')} dropped for missing cells."
+        note = Finding(self.party, None, "dropped rows", dropped, text)
+        return replace(self.take(kept), notes=(*self.notes, note))
 
     def to_frame(self) -> pd.DataFrame:
         """A DataFrame with the id column(s) first, as it would be written to a file."""

@@ -95,6 +95,7 @@ class TableSection(Strict):
     label: LabelColumn = None
     kinds: dict[str, Literal["numeric", "categorical"]] = Field(default={})
     duplicates: Literal["error", "first"] = "error"
+    missing: Literal["impute", "mean", "zero", "drop"] = "impute"
 
 
 class LimitSection(Strict):
@@ -141,7 +142,8 @@ DISCLOSURES = {
     "others that they come to, and can order most of these rows by the others' columns; the others "
     "see how rows fall apart, and can guess labels once they know a few",
     "cross-gram": "one party sees the products of its own columns with the other's",
-    "associations": "a party learns how strongly each of its columns goes with another's, rounded; "
+    "associations": "a party learns how strongly each of its columns goes with another's, rounded, "
+    "and whether that is above a threshold or what a test of it needs; "
     "under encryption the other sees it too, without names",
     "row differences": "a party sees how unlike its common rows each row of the other is",
     "repeated predictions": "a party sees a prediction per round for rows that it does not have",
@@ -205,6 +207,7 @@ class PartyFile(Strict):
         for column in wanted:
             table.column(column)
         table = table.without([column for column in table.columns if column not in wanted])
+        table = table.treat_missing(section.missing)
         check_labels({self.party: table}, ask=_in_party_file)
         return table
 

@@ -18,7 +18,10 @@ Three measures, all functions of inner products between ranks or indicators of g
     both categorical    Cramér's V, without bias correction
 
 A missing cell has the mean rank, or is of a group of its own; groups under 10 rows are merged.
-On shares, shared/strengths.py says how the number is found and how far it may be off.
+Whether a number is above a threshold is asked where it is computed, before it is rounded: a bit per
+column is told. A test of independence (significance.py) tells one more rounded number per column,
+and of the given columns how many they are worth. On shares, shared/strengths.py says how the number
+is found and how far it may be off.
 
 Under encryption every column becomes integer columns: a numeric one its centred ranks, doubled so
 that averaged ties stay whole; a categorical one an indicator for each group. One encrypted matrix
@@ -30,11 +33,11 @@ such columns categorical.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -42,13 +45,22 @@ import pandas as pd
 
 from vfsl.channel import Channel, expect_array
 from vfsl.crypto import EncryptedArray, KeyHolder, PublicKey
-from vfsl.crypto.fixed import shift
 from vfsl.crypto.shares import DISCLOSURES as DEALING
 from vfsl.crypto.shares import Session
-from vfsl.data import Kind, PartyTable, check_labels
+from vfsl.data import PartyTable, check_labels
 from vfsl.errors import ConfigError, DataError, ProtocolError
 from vfsl.estimators.exchange import MOST, MOST_ROWS, receive_count, receive_key, send_fresh_key
-from vfsl.estimators.shared.strengths import Side, find_strengths
+from vfsl.estimators.measures import (
+    Derived,
+    Profile,
+    aggregate_strengths,
+    derive,
+    measure_strengths,
+    orthonormalise,
+    rank_bound,
+)
+from vfsl.estimators.shared.strengths import Side, count_explained_bits, find_strengths
+from vfsl.estimators.significance import count_independent, find_p_values
 from vfsl.federation import Federation
 from vfsl.params import check_params, documented, param, settings_of
 from vfsl.parts import Part, Roles
@@ -82,6 +94,15 @@ DISCLOSURES: Disclosures = {
     "strengths": Disclosure(
         Aggregate, "how strongly each of the receiver's columns goes with the sender's, rounded"
     ),
+    "above": Disclosure(
+        Aggregate, "whether that number, before it is rounded, is above the agreed threshold"
+    ),
+    "explained": Disclosure(
+        Aggregate, "for a test, how much of each of the receiver's columns the sender's explain"
+    ),
+    "worth": Disclosure(
+        dict, "how many columns the sender has, and how many independent ones they are worth"
+    ),
 }
 
 SHARED: Disclosures = {
@@ -89,11 +110,18 @@ SHARED: Disclosures = {
     "strengths": Disclosure(
         Masked, "how strongly each of the receiver's columns goes with the sender's, rounded"
     ),
+    "above": Disclosure(
+        Masked, "whether that number, before it is rounded, is above the agreed threshold"
+    ),
+    "explained": Disclosure(
+        Masked, "for a test, how much of each of the receiver's columns the sender's explain"
+    ),
+    "worth": DISCLOSURES["worth"],
 }
 
-LEAST_ROWS = 10  # of a group
-_PRODUCT_BITS = 56  # inner products stay below 2 to this power, which every scheme can hold
 _RESULT_WIDTH = 16  # bits of 10^4 and a sign
+_BIT_WIDTH = 8
+_EXPLAINED_WIDTH = 64
 _CHUNK_CELLS = 1 << 21  # of one message: about 130 MB under bfv
 
 # Orders that protect come from the operating system; no result depends on them.
@@ -122,8 +150,22 @@ class Association:
         "other's cells. On shares it sees no products, and this is not used.",
         ge=2,
     )
+    above: float | None = param(
+        None,
+        "Also say of each column whether its number is strictly above this. The number is compared "
+        "before it is rounded.",
+        ge=0,
+        le=1,
+    )
+    test: bool = param(
+        False,
+        "Also test whether each column is independent of all given ones: p-values, by a scaled "
+        "chi-squared approximation (vfsl/estimators/significance.py).",
+    )
 
-    def measure(self, fed: Federation, given: str = "A", missing: str = "B") -> pd.Series[float]:
+    def measure(
+        self, fed: Federation, given: str = "A", missing: str = "B"
+    ) -> pd.Series[float] | pd.DataFrame:
         """How strongly each column of ``missing`` goes with those of ``given``.
 
         Parameters
@@ -136,7 +178,8 @@ class Association:
         Returns
         -------
         Series
-            From 0 to 1, rounded, by column of ``missing``, in the order of its table.
+            From 0 to 1, rounded, by column of ``missing``, in the order of its table. With
+            ``above`` or ``test`` a DataFrame: strength, and above or p.
         """
         check_params(self)
         others = fed.roles(missing, self.name).feature_holders
@@ -150,7 +193,7 @@ class Association:
             partial(self.compare, given=given, missing=missing),
             parties=(missing, given, fed.key_holder),
         )
-        strengths: pd.Series[float] = results[missing]
+        strengths: pd.Series[float] | pd.DataFrame = results[missing]
         return strengths
 
     def compare(
@@ -178,9 +221,9 @@ class Association:
         Returns
         -------
         Series, DataFrame or None
-            At the label holder its rounded strengths by column; at the feature holder, under
-            encryption, the association of its columns (down) with the nameless ones (across); None
-            elsewhere.
+            At the label holder its rounded strengths by column, or what `measure` returns; at the
+            feature holder, under encryption, the association of its columns (down) with the
+            nameless ones (across); None elsewhere.
         """
         check_params(self)
         if len(roles.feature_holders) != 1:
@@ -206,7 +249,7 @@ class Association:
 
     def _share(
         self, channel: Channel, table: PartyTable | None, roles: Roles
-    ) -> pd.Series[float] | None:
+    ) -> pd.Series[float] | pd.DataFrame | None:
         """Any party's side on shares; the label holder learns the rounded strengths."""
         missing, (given,) = roles.label_holder, roles.feature_holders
         own = None if table is None else _find_side(channel.me, table)
@@ -222,15 +265,60 @@ class Association:
             if own is not None:
                 sides[own.owner] = own
             found = find_strengths(
-                session, sides[given], sides[missing], self.aggregate, self.k, self.decimals
+                session,
+                sides[given],
+                sides[missing],
+                self.aggregate,
+                self.k,
+                self.decimals,
+                above=self.above,
+                explained=self.test,
             )
             about = ("columns",) if channel.me == given else ()
-            opened = found.narrow(_RESULT_WIDTH).open(missing, name="strengths", about=about)
-        if opened is None or table is None:
+            opened = {
+                name: value.narrow(width).open(missing, name=name, about=about)
+                for name, value, width in (
+                    ("strengths", found.rounded, _RESULT_WIDTH),
+                    ("above", found.above, _BIT_WIDTH),
+                    ("explained", found.explained, _EXPLAINED_WIDTH),
+                )
+                if value is not None
+            }
+        if self.test and own is not None and channel.me == given:
+            _send_worth(channel, missing, np.asarray(own.cells))
+        if own is None or table is None or channel.me != missing:
             return None
         # Errors can take a strength of 1 above it.
-        answer = np.clip(opened, 0, 10**self.decimals) / 10**self.decimals
-        return pd.Series(answer, index=pd.Index(table.features), name="strength", dtype=float)
+        strengths = np.clip(np.asarray(opened["strengths"]), 0, 10**self.decimals)
+        explained = None
+        if self.test:
+            explained = np.asarray(opened["explained"]) / 2.0 ** count_explained_bits(own.rows)
+        answer = strengths / 10**self.decimals
+        dimensions = np.asarray(own.dimensions)
+        return self._tell(channel, given, table, answer, opened.get("above"), explained, dimensions)
+
+    def _tell(
+        self,
+        channel: Channel,
+        given: str,
+        table: PartyTable,
+        strengths: Floats,
+        above: Array | None,
+        explained: Floats | None,
+        dimensions: Integers,
+    ) -> pd.Series[float] | pd.DataFrame:
+        """What the label holder has found, by its columns in the order of its table."""
+        index = pd.Index(table.features)
+        found: pd.Series[float] = pd.Series(strengths, index=index, name="strength", dtype=float)
+        if above is None and explained is None:
+            return found
+        frame = found.to_frame()
+        if above is not None:
+            frame["above"] = above > 0
+        if explained is not None:
+            total, worth = _receive_worth(channel, given)
+            frame["p"] = find_p_values(explained, dimensions, len(table), total, worth)
+        return frame
 
     def _hold_key(self, channel: Channel, roles: Roles) -> None:
         secret = send_fresh_key(channel, roles)
@@ -246,7 +334,7 @@ class Association:
 
     def _hold_missing(
         self, channel: Channel, table: PartyTable, roles: Roles, key: PublicKey
-    ) -> pd.Series[float]:
+    ) -> pd.Series[float] | pd.DataFrame:
         """Send nameless columns in a secret order; learn their rounded strengths."""
         (given,) = roles.feature_holders
         names = _protecting.sample(table.features, len(table.features))
@@ -264,15 +352,29 @@ class Association:
         for number, chunk in enumerate(_split_rows(columns, columns.shape[1])):
             encrypted = key.encrypt(chunk, use="inner", bound=bound)
             channel.within(f"block {number}").send(given, "derived columns", encrypted.to_wire())
-        value = channel.receive(given, "strengths").payload
-        answer = expect_array(
-            value, sender=given, name="strengths", holds="float", shape=(len(names),)
-        )
-        if (answer < 0).any() or (answer > 1).any():
+        lines = {
+            name: _receive_line(channel, given, name, len(names))
+            for name, asked in (
+                ("strengths", True),
+                ("above", self.above is not None),
+                ("explained", self.test),
+            )
+            if asked
+        }
+        if (lines["strengths"] < 0).any() or (lines["strengths"] > 1).any():
             raise ProtocolError(f"Party {given!r} sent strengths outside 0 to 1.", given)
-        named = dict(zip(names, answer.tolist(), strict=True))
-        ordered = [named[name] for name in table.features]
-        return pd.Series(ordered, index=pd.Index(table.features), name="strength", dtype=float)
+        order = [names.index(name) for name in table.features]
+        lines = {name: line[order] for name, line in lines.items()}
+        widths = np.array([max(source.groups - 1, 1) for source in sources])[order]
+        return self._tell(
+            channel,
+            given,
+            table,
+            lines["strengths"],
+            lines.get("above"),
+            lines.get("explained"),
+            widths,
+        )
 
     def _hold_given(
         self, channel: Channel, table: PartyTable, roles: Roles, key: PublicKey
@@ -296,9 +398,21 @@ class Association:
         channel.send(roles.key_holder, "products", request)
         opened = mask.remove(channel.receive(roles.key_holder, "opened products"))
         matrix = measure_strengths(opened, nameless, [source.profile for source in own], rows)
-        answer = np.round(aggregate_strengths(matrix, self.aggregate, self.k), self.decimals)
-        channel.release(other, "strengths", len(answer))
-        channel.send(other, "strengths", Aggregate(answer))
+        exact = aggregate_strengths(matrix, self.aggregate, self.k)
+        lines = {"strengths": np.round(exact, self.decimals)}
+        if self.above is not None:
+            lines["above"] = (exact > self.above).astype(np.float64)
+        if self.test:
+            widths = ([max(one.groups - 1, 1) for one in side] for side in (own, nameless))
+            smaller = np.minimum.outer(*widths)
+            units = 2.0 ** count_explained_bits(rows)
+            lines["explained"] = np.rint((matrix**2 * smaller).sum(axis=0) * units) / units
+        for name, line in lines.items():
+            channel.release(other, name, len(line))
+            channel.send(other, name, Aggregate(line))
+        if self.test:
+            spaces = [orthonormalise(table.column(n), table.kinds[n]) for n in table.features]
+            _send_worth(channel, other, np.hstack(spaces))
         return pd.DataFrame(matrix, index=pd.Index(table.features))
 
     def _check_rows(self, party: str, rows: int, columns: int) -> None:
@@ -310,6 +424,25 @@ class Association:
                 f"{needed} are needed, or their products would reveal single cells. Use fewer "
                 "columns or groups, or more rows."
             )
+
+
+def _send_worth(channel: Channel, to: str, columns: Floats) -> None:
+    """How many orthonormal columns there are, and how many independent ones, in tenths."""
+    total, worth = count_independent(columns)
+    channel.send(to, "worth", {"columns": total, "worth": round(worth, 1)})
+
+
+def _receive_worth(channel: Channel, sender: str) -> tuple[int, float]:
+    came = channel.receive(sender, "worth")
+    total, worth = came.get("columns"), came.get("worth")
+    if not (isinstance(total, int) and isinstance(worth, float) and 0 <= worth <= total + 0.05):
+        raise ProtocolError(f"Party {sender!r} sent a number of columns that none has.", sender)
+    return total, worth
+
+
+def _receive_line(channel: Channel, sender: str, name: str, columns: int) -> Floats:
+    value = channel.receive(sender, name).payload
+    return expect_array(value, sender=sender, name=name, holds="float", shape=(columns,))
 
 
 def _find_side(party: str, table: PartyTable) -> Side:
@@ -399,173 +532,3 @@ def _common_rows(party: str, part: Part) -> PartyTable:
     if not len(part.rows):
         raise DataError(f"Party {party!r} has no rows in common with the other; align others.")
     return part.table.take(part.rows)
-
-
-# ---- columns as integers, and measures as functions of their inner products ----------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Derived:
-    """One column as integer columns.
-
-    ``groups`` is 0 for a numeric column, with its ranks as the only integer column. Otherwise there
-    is an indicator for each group but the largest, whose sums follow from the others.
-    """
-
-    columns: npt.NDArray[np.int32]
-    groups: int = 0
-
-    @property
-    def profile(self) -> Profile:
-        return Profile(self.groups, (self.columns.astype(np.int64) ** 2).sum(axis=0))
-
-
-@dataclass(frozen=True, eq=False)
-class Profile:
-    """What the feature holder knows of any column, its own or a nameless one.
-
-    ``lengths`` are the squared lengths of the derived columns: for an indicator its number of rows.
-    """
-
-    groups: int
-    lengths: Integers
-
-    def totals(self, rows: int) -> Integers:
-        """The sum of each derived column, the largest group's included."""
-        if not self.groups:
-            return np.zeros(1, dtype=np.int64)
-        return np.append(self.lengths, rows - self.lengths.sum())
-
-
-def derive(values: pd.Series[Any], kind: Kind) -> Derived:
-    """The integer columns of one column; a constant one becomes zeros."""
-    codes = np.asarray(pd.factorize(values, sort=True)[0], dtype=np.int64)
-    if kind is Kind.NUMERIC:
-        return Derived(centre_ranks(codes).astype(np.int32)[:, None])
-    groups = merge_small_groups(codes)
-    sizes = np.bincount(groups)
-    if len(sizes) < 2:
-        return Derived(np.zeros((len(codes), 1), dtype=np.int32))
-    # The largest: coarse ranks need not add up to zero, and what is left over hardly counts there.
-    kept = np.delete(np.arange(len(sizes)), sizes.argmax())
-    return Derived((groups[:, None] == kept).astype(np.int32), len(sizes))
-
-
-def orthonormalise(values: pd.Series[Any], kind: Kind) -> Floats:
-    """Orthonormal columns of one column's space; a constant one becomes a column of zeros.
-
-    For groups these are centred functions of the group: with √(group size / rows) as a unit vector
-    w, the columns but the first of the reflection that takes −w to the first axis are orthonormal
-    and orthogonal to w.
-    """
-    codes = np.asarray(pd.factorize(values, sort=True)[0], dtype=np.int64)
-    if kind is Kind.NUMERIC:
-        ranks = double_ranks(codes).astype(np.float64)
-        length = float(np.sqrt(ranks @ ranks))
-        return (ranks / length if length else ranks)[:, None]
-    groups = merge_small_groups(codes)
-    sizes = np.bincount(groups)
-    if len(sizes) < 2:
-        return np.zeros((len(codes), 1))
-    first = np.sqrt(sizes / len(codes))
-    shifted = first + np.eye(len(sizes))[0]
-    reflection = np.eye(len(sizes)) - np.outer(shifted, shifted) / (1 + first[0])
-    return np.asarray((reflection[:, 1:] / np.sqrt(sizes)[:, None])[groups])
-
-
-def centre_ranks(codes: Integers) -> Integers:
-    """`double_ranks` so that products fit under encryption.
-
-    With more than 2^18 rows ranks are divided by a power of two, the same at all parties.
-    """
-    return np.asarray(shift(double_ranks(codes), _coarsening(len(codes))))
-
-
-def double_ranks(codes: Integers) -> Integers:
-    """Twice the rank of each value less the mean rank, ties averaged; 0 for a missing cell.
-
-    ``codes`` number the different values in their order, −1 is missing.
-    """
-    seen = codes[codes >= 0]
-    counts = np.bincount(seen)
-    # c equal values up to rank e have the mean rank e − (c − 1)/2; that of all is (n + 1)/2.
-    doubled = 2 * np.cumsum(counts) - counts - len(seen)
-    return np.asarray(np.append(doubled, 0)[codes])
-
-
-def rank_bound(rows: int) -> int:
-    """A bound on derived values, from the number of rows alone."""
-    return 1 << (rows.bit_length() - _coarsening(rows))
-
-
-def _coarsening(rows: int) -> int:
-    """By how many bits ranks are shifted: rows · rank² must stay below 2^_PRODUCT_BITS."""
-    bits = rows.bit_length()
-    return max(bits - (_PRODUCT_BITS - bits) // 2, 0)
-
-
-def merge_small_groups(codes: Integers, least: int = LEAST_ROWS) -> Integers:
-    """Groups of at least ``least`` rows, numbered from 0; −1 (missing) is a group like others.
-
-    Smaller groups become one; if that is still too small, it joins the smallest other group.
-    """
-    _, groups = np.unique(codes, return_inverse=True)
-    sizes = np.bincount(groups)
-    small = sizes < least
-    if not small.any():
-        return np.asarray(groups, dtype=np.int64)
-    target = int(np.flatnonzero(small)[0])
-    if sizes[small].sum() < least and not small.all():
-        target = int(np.where(small, len(groups) + 1, sizes).argmin())
-    _, merged = np.unique(np.where(small[groups], target, groups), return_inverse=True)
-    return np.asarray(merged, dtype=np.int64)
-
-
-def measure_strength(products: Integers, missing: Profile, given: Profile, rows: int) -> float:
-    """The association of two columns, from 0 to 1.
-
-    ``products`` are the inner products of the one's derived columns (down) with the other's. All
-    measures are √(Σ product² / (length · length)), where both sides are centred.
-    """
-    down, across = missing.totals(rows), given.totals(rows)
-    table = products
-    if given.groups:
-        rest = down[: len(table), None] - table.sum(axis=1, keepdims=True)
-        table = np.hstack([table, rest])
-    if missing.groups:
-        table = np.vstack([table, across - table.sum(axis=0)])
-    down = down if missing.groups else missing.lengths
-    across = across if given.groups else given.lengths
-    # Products of two lengths pass int64, so floats from here on.
-    centred, scale = table.astype(np.float64), np.outer(down.astype(np.float64), across)
-    most = 1
-    if missing.groups and given.groups:
-        centred = centred - scale / rows
-        most = min(missing.groups, given.groups) - 1
-    terms = np.divide(centred**2, scale, out=np.zeros_like(scale), where=scale > 0)
-    # Sorted, so that the secret order of groups does not show in the last digit.
-    explained = float(np.sort(terms, axis=None).sum()) / most
-    return float(np.sqrt(np.clip(explained, 0.0, 1.0)))
-
-
-def aggregate_strengths(strengths: Floats, how: str, k: int) -> Floats:
-    """One number for each missing column (across) from those of all given columns (down)."""
-    if how == "mean":
-        return np.asarray(strengths.mean(axis=0))
-    ordered = -np.sort(-strengths, axis=0)
-    return np.asarray(ordered[: 1 if how == "max" else k].mean(axis=0))
-
-
-def measure_strengths(
-    products: Array, missing: Sequence[Profile], given: Sequence[Profile], rows: int
-) -> Floats:
-    """The association of each given column (down) with each missing column (across)."""
-    downs = np.cumsum([0, *(len(profile.lengths) for profile in missing)])
-    acrosses = np.cumsum([0, *(len(profile.lengths) for profile in given)])
-    matrix = np.zeros((len(given), len(missing)))
-    for q, theirs in enumerate(missing):
-        band = products[downs[q] : downs[q + 1]]
-        for a, own in enumerate(given):
-            cell = band[:, acrosses[a] : acrosses[a + 1]]
-            matrix[a, q] = measure_strength(cell, theirs, own, rows)
-    return matrix

@@ -138,6 +138,14 @@ class LinearModel(Estimator):
         "shows the feature holder how its columns go with the label holder's nameless ones.",
     )
 
+    missing: Literal["impute", "mean", "zero"] | None = param(
+        None,
+        "What missing cells become: the mean or the most frequent category ('impute'), the mean or "
+        "every category as much as it is frequent ('mean'), or 0 and no category ('zero'). By "
+        "default as each party's table says. To drop rows, say so before the alignment: "
+        "simulate(missing='drop'), or missing = 'drop' at a party of a job.",
+    )
+
     def check(self) -> None:
         super().check()
         asked = self._ask_for_shares()
@@ -275,11 +283,11 @@ class LinearModel(Estimator):
                 holds="boolean",
                 shape=(len(part.rows),),
             )
-            return Prepared(*fit_encoder(part, part.rows[known]))
+            return Prepared(*fit_encoder(part, part.rows[known], self.missing))
         known = find_labelled(channel.me, part.target)
         for party in roles.feature_holders:
             channel.send(party, "labelled rows", known)
-        state, columns = fit_encoder(part, part.rows[known])
+        state, columns = fit_encoder(part, part.rows[known], self.missing)
         columns = np.column_stack([columns, np.ones(len(columns))])
         row_weights = None
         if part.weights is not None:
@@ -627,10 +635,15 @@ def touching_quadratic(
     return Problem(np.clip(targets, -_TARGET_RANGE, _TARGET_RANGE), row_weights * curvature)
 
 
-def fit_encoder(part: Part, rows: Rows) -> tuple[dict[str, Any], Floats]:
-    """A party's columns, standardised and centred, and the state that repeats it for new rows."""
+def fit_encoder(
+    part: Part, rows: Rows, missing: str | None = None
+) -> tuple[dict[str, Any], Floats]:
+    """A party's columns, standardised and centred, and the state that repeats it for new rows.
+
+    ``missing`` says what missing cells become, by default as the party's table does.
+    """
     table = part.table.take(rows)
-    encoder = Encoder(missing="impute").fit(table)
+    encoder = Encoder(missing=missing or table.missing).fit(table)
     matrix = encoder.transform(table).matrix
     centres = matrix.mean(axis=0)
     return {"encoder": encoder.to_dict(), "centres": centres.tolist()}, matrix - centres

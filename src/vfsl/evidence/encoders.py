@@ -131,7 +131,7 @@ class MatrixColumns:
 
     @classmethod
     def fit(cls, table: PartyTable) -> MatrixColumns:
-        return cls(Encoder(missing="impute").fit(table))
+        return cls(Encoder(missing=table.missing).fit(table))
 
     @property
     def width(self) -> int:

@@ -63,7 +63,7 @@ def provenance_by_cell(done: Completion) -> pd.DataFrame:
             bounds = done.intervals[name]
             low, high = bounds["low"].to_numpy(), bounds["high"].to_numpy()
         else:
-            codes = np.asarray(column.values).astype(np.int64)
+            codes = np.asarray(column.cells).astype(np.int64)
             likely = column.chances[np.arange(len(codes)), codes]
         blocks.append(lines.assign(low=low, high=high, probability=likely))
     return pd.concat(blocks)

@@ -153,7 +153,7 @@ def _read(job: Job, party: str, folder: Path) -> PartyTable:
         kinds=dict(section.kinds),
         duplicates=section.duplicates,
     )
-    return reduce(declare_label, labels[1:], table)
+    return reduce(declare_label, labels[1:], table).treat_missing(section.missing)
 
 
 def _in_job(party: str, column: str) -> str:

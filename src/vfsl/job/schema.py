@@ -76,6 +76,7 @@ class PartySection(Strict):
     label: LabelColumn = None
     kinds: dict[str, Literal["numeric", "categorical"]] = Field(default_factory=dict)
     duplicates: Literal["error", "first"] = "error"
+    missing: Literal["impute", "mean", "zero", "drop"] = "impute"
 
 
 class TestSection(Strict):

@@ -24,6 +24,7 @@ from pydantic import (
 
 from vfsl.align import PROTOCOLS
 from vfsl.completion.fedpsg import FedPSG
+from vfsl.completion.low_methods import read_low
 from vfsl.errors import ConfigError
 from vfsl.estimators import ESTIMATORS, Estimator
 from vfsl.job.mistakes import nearest, nearest_or_all, sentence, wrong
@@ -106,12 +107,12 @@ class Place:
     trained: Mapping[int, Any] = field(default_factory=dict)
 
 
-def _check_method(check: Callable[[], Any]) -> None:
-    """What a method refuses, as a mistake of its step."""
+def _check_method(check: Callable[[], Any], field: str = "") -> None:
+    """What a method refuses, as a mistake of its step or of a field of it."""
     try:
         check()
     except ConfigError as error:
-        raise ValueError(f": {error}") from None
+        raise ValueError(f"{field}: {error}") from None
 
 
 class Step(Strict):
@@ -220,6 +221,8 @@ class CompleteTerms(Step):
 
     @model_validator(mode="after")
     def _fits_the_method(self) -> CompleteTerms:
+        low = self.settings().get("low")
+        _check_method(lambda: read_low(low) if low is not None else None, ".low")
         _check_method(self.method().resolve)
         return self
 

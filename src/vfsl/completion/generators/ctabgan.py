@@ -141,7 +141,7 @@ class CTABGAN(ConditionalGAN):
     decay: float = param(1e-5, "Weight decay of Adam.", ge=0)
     information: float = param(1.0, "Weight of the information loss; 0 switches it off.", ge=0)
     classification: float = param(1.0, "Weight of the classifier's loss; 0 switches it off.", ge=0)
-    attention: bool = param(
+    self_attention: bool = param(
         False,
         "Self-attention in generator and discriminator. The published method has none; the "
         "description of FedPSG-PUM adds it.",
@@ -153,7 +153,7 @@ class CTABGAN(ConditionalGAN):
     def _build(self, source: torch.Generator) -> nn.ModuleDict:
         size, asked = self.layout_.width, sum(self.layout_.widths)
         sides = side_for(size), side_for(size + asked)
-        shape = (self.channels, source, self.attention)
+        shape = (self.channels, source, self.self_attention)
         made = nn.ModuleDict(
             {
                 "generator": SquareGenerator(self.latent + asked, sides[0], *shape),

@@ -7,6 +7,7 @@ Steps back may leave out times: each goes from t to any earlier s.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -305,6 +306,11 @@ class TabDDPM(DeepGenerator):
                 f"The sample_steps parameter of TabDDPM must be from 1 to {self.steps}. "
                 f"Got {self.sample_steps!r} instead."
             )
+
+    def expect_missing(self, columns: Sequence[str]) -> None:
+        """Train with these columns hidden together, unless ``hide`` says otherwise."""
+        if self.hide is None:
+            self.hide = list(columns)
 
     def _encoder(self) -> MixedEncoder:
         return MixedEncoder("quantile")

@@ -322,6 +322,11 @@ class Imputer(Deep):
         100.0, "Weight of the loss on known cells, with masking='cell'.", ge=0
     )
 
+    def expect_missing(self, columns: Sequence[str]) -> None:
+        """Hide these columns together while it learns, unless ``blocks`` says otherwise."""
+        if self.blocks is None:
+            self.blocks = [list(columns)]
+
     def fit(self, table: Table, rng: np.random.Generator) -> Self:
         """Learn from a table; its missing cells show what is to be completed.
 

@@ -17,7 +17,8 @@ Errors. Columns are rounded at random to 18 bits, so the error of a product is a
 terms: by Hoeffding's inequality it passes 6 · 2^-18 = 2.3e-5 with probability below 1e-15, whatever
 the number of rows; usually it is 2e-6. Sums of squares are exact then, and roots are as exact as
 `find_roots` says. A strength that lies nearer than that to a limit of rounding may fall on the
-other side of it.
+other side of it. Whether a strength is above a threshold is asked with a margin of 3e-5, so that
+one that equals it never is.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ _SLOPE_BITS = 8  # of lines in a square: 2^17 of them times a square 61 bits
 _SHARE_BITS = 29  # of 10^decimals / columns: times a strength 61 bits
 _DIMENSION_WIDTH = 24
 _WIDTHS = (16, 24, 32, 40, 48, 56, 64)
+_MARGIN = 8  # units of 2^-BITS by which a strength must pass a threshold: 3e-5
+_MOST_DECIMALS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +108,47 @@ def round_randomly(values: Floats, rng: np.random.Generator) -> Integers:
     return np.floor(values + rng.random(values.shape)).astype(np.int64)
 
 
+@dataclass(frozen=True, eq=False)
+class Strengths:
+    """What is found of each missing column, still shared.
+
+    Attributes
+    ----------
+    rounded : Shared
+        10^decimals × the strength, rounded to whole numbers, halves up.
+    above : Shared or None
+        1 where the strength, before rounding, is above a threshold, else 0.
+    explained : Shared or None
+        2^`count_explained_bits` × the sum of all squared products, rounded.
+    """
+
+    rounded: Shared
+    above: Shared | None = None
+    explained: Shared | None = None
+
+
 def find_strengths(
-    session: Session, given: Side, missing: Side, how: str, k: int, decimals: int
-) -> Shared:
-    """10^decimals × the strength of each missing column, rounded to whole numbers, halves up."""
+    session: Session,
+    given: Side,
+    missing: Side,
+    how: str,
+    k: int,
+    decimals: int,
+    *,
+    above: float | None = None,
+    explained: bool = False,
+) -> Strengths:
+    """The strength of each missing column; whether it is above a threshold, and what a test needs,
+    where asked for.
+    """
     products = _multiply(session, given, missing)
     finish: Callable[[Shared], Shared]
     if given.single and missing.single:
         values, finish = _find_absolute(products), _keep
     else:
         values = _add_squares(session, products, given, missing)
-        finish = partial(find_roots, decimals=decimals)
+        # A threshold is met as exactly as four decimals are.
+        finish = partial(find_roots, decimals=decimals if above is None else _MOST_DECIMALS)
     k = {"mean": given.columns, "max": 1}.get(how, min(k, given.columns))
     if k == given.columns:
         total = finish(values).sum(axis=0)
@@ -125,7 +158,35 @@ def find_strengths(
         total = (finish(values) * mark_largest(values, k)).sum(axis=0)
     share = int((2 * 10**decimals << _SHARE_BITS) + k) // (2 * k)
     total = total.limit(k * (1 << BITS) * 33 // 32)  # 1, with room for errors
-    return (total * share).truncate(BITS + _SHARE_BITS)
+    return Strengths(
+        (total * share).truncate(BITS + _SHARE_BITS),
+        None if above is None else _is_above(total, k, above),
+        _add_all_squares(session, products, given, missing) if explained else None,
+    )
+
+
+def _is_above(total: Shared, columns: int, threshold: float) -> Shared:
+    """1 where a sum of strengths over so many columns is above that many thresholds, else 0."""
+    least = math.floor(threshold * columns * (1 << BITS)) + _MARGIN * columns + 1
+    return (1 - is_below_zero(total - least)).limit(1)
+
+
+def count_explained_bits(rows: int) -> int:
+    """Bits behind the point of a sum of squares: chance alone gives 2^3 units per product or more.
+
+    That is enough for a p-value, and not the cells of a row.
+    """
+    return min(rows.bit_length() + 3, _SQUARE_BITS)
+
+
+def _add_all_squares(session: Session, products: Shared, given: Side, missing: Side) -> Shared:
+    """Squared products, added up over all given columns, of each missing column."""
+    squares = forget_bound(products * products).sum(axis=0).reshape(-1, 1)
+    if not missing.single:
+        squares = _add_up(session, missing, squares)
+    # Unit vectors: each given one explains at most 1, with room for errors.
+    total = squares.reshape(missing.columns).limit(2 * given.derived * _ONE)
+    return total.truncate(_SQUARE_BITS - count_explained_bits(given.rows))
 
 
 def _multiply(session: Session, given: Side, missing: Side) -> Shared:
