@@ -104,7 +104,7 @@ def test_an_interrupted_run_goes_on_to_the_same_result(folder, monkeypatch):
         (("--label-holder", "7"), "party '7', which has no table"),  # a name, not a number
         (("--base", "forest"), "steps[1]: There is no base of VFPU 'forest'. Known are lr, rf"),
         (("--promote", "2"), "steps[1].promote must be a number from 0 to 1. Got 2.0"),
-        (("--preset", "paper"), "steps[1].preset must be one of 'default', 'seed'"),
+        (("--preset", "papers"), "steps[1].preset must be one of 'default', 'paper'"),
     ],
 )
 def test_mistakes_are_one_sentence_and_write_nothing(more, words, folder, monkeypatch, capsys):

@@ -38,6 +38,8 @@ class Param:
         Whether job files and commands have it; parameters that take Python objects do not.
     names : callable or None
         Gives the texts that are allowed, where a registry knows them.
+    formerly : mapping of str to str, or None
+        Values of earlier versions that still do, and what they are called now.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Param:
     lt: float | None = None
     option: bool = True
     names: Callable[[], Sequence[str]] | None = None
+    formerly: Mapping[str, str] | None = None
 
     @property
     def choices(self) -> tuple[Any, ...]:
@@ -80,9 +83,11 @@ def param(
     lt: float | None = None,
     option: bool = True,
     names: Callable[[], Sequence[str]] | None = None,
+    formerly: Mapping[str, str] | None = None,
 ) -> Any:
     """A field of a method's dataclass; see :class:`Param` for what the arguments mean."""
-    facts = {"help": help, "ge": ge, "gt": gt, "le": le, "lt": lt, "option": option, "names": names}
+    facts: dict[str, Any] = {"help": help, "ge": ge, "gt": gt, "le": le, "lt": lt}
+    facts |= {"option": option, "names": names, "formerly": formerly}
     return dataclasses.field(default=default, metadata={_KEY: facts})
 
 
@@ -105,12 +110,20 @@ def params_of(method: type) -> dict[str, Param]:
 
 
 def settings_of(method: Any) -> dict[str, Any]:
-    """The values of an instance's declared parameters that job files have: for the run record."""
+    """The values of an instance's declared parameters that job files have: for the run record.
+
+    A value of an earlier version gets the name that it has now.
+    """
     return {
-        name: getattr(method, name)
+        name: value_now(declared, getattr(method, name))
         for name, declared in params_of(type(method)).items()
         if declared.option
     }
+
+
+def value_now(one: Param, value: Any) -> Any:
+    """A parameter's value by the name that it has now."""
+    return (one.formerly or {}).get(value, value) if isinstance(value, str) else value
 
 
 def documented(method: Method) -> Method:
@@ -171,7 +184,7 @@ def check_params(method: Any, *, where: str = "") -> None:
 
 def find_mistake(one: Param, value: Any) -> str | None:
     """What a parameter must be, if the value is not that: the middle of a sentence."""
-    parts = list(members(one.type))
+    parts, value = list(members(one.type)), value_now(one, value)
     if any(_fits(one, value, part) for part in parts):
         return None
     plain = [part for part in parts if get_origin(part) is not Literal]
