@@ -45,7 +45,8 @@ def test_the_label_holder_gets_scores_and_nobody_else(folder, monkeypatch, made)
     assert pu(folder, monkeypatch) == 0
     scores = scores_in(folder, "C", "pu-scores-2.csv")
     known = set(made.tables["A"]["id"])
-    assert list(scores) == ["id", "score"]
+    assert list(scores) == ["id", "score", "oob_mean"]
+    assert scores["oob_mean"].between(0, 1).all()
     assert not set(scores["id"]) & known
     assert scores["score"].between(0, 1).all()
     reliable = scores_in(folder, "C", "reliable-positives-2.csv")

@@ -1,6 +1,6 @@
 """SSL+VFL: each party pre-trains its encoder by contrastive learning on all its rows, then VFL.
 
-For images SimCLR over two strong augmentations, temperature 0.5. For tables SCARF: the clean row
+For images SimCLR over two random versions (simclr.py), temperature 0.5. For tables SCARF: the clean row
 against one with 60 % of its cells replaced, temperature 1. The projector has two layers and is
 discarded. In fine-tuning the encoders learn at a tenth of the head's rate. Pre-training and
 fine-tuning each take the whole budget of steps.
@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.rivals.augment import corrupt, strong
+from benchmarks.rivals.augment import corrupt
 from benchmarks.rivals.harness import Batches, Fitted, Problem, label_tensor, optimise
+from benchmarks.rivals.simclr import distort
 from benchmarks.rivals.vfl import Split, predictor
 from vfsl.evidence.encoders import CNN
 from vfsl.evidence.networks import linear
@@ -45,7 +46,7 @@ def pretrain(
     def loss(step: int) -> Tensor:
         clean = view.inputs.take(batches.next())
         if pictures:
-            pair = strong(clean, view.recipe, rng), strong(clean, view.recipe, rng)
+            pair = tuple(distort(clean, view.recipe, view.columns, rng) for _ in range(2))
         else:
             pair = clean, corrupt(clean, view.inputs, rng)
         first, second = (projector(body(one)) for one in pair)

@@ -1,5 +1,7 @@
 """Rows with flipped pseudo labels leave, truly labelled rows stay, and accuracy holds better."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -59,9 +61,22 @@ def accuracy(switches, problem, test, truth):
 
 
 @pytest.mark.slow
-def test_flipped_pseudo_labels_are_found_and_hurt_less(monkeypatch):
-    from dataclasses import replace
+def test_steps_are_the_same_whatever_rows_take_part():
+    """The paper's ablation without IMP has a tenth of the rows, and as many steps."""
+    problem, _, _ = digits(0, rows=300)
+    problem = replace(problem, labels=np.arange(300) % 10)
+    for impute in (True, False):
+        switches = replace(PAPER, impute=impute, self_train=False, evidential=False)
+        learning = Learning(epochs=1, batch_size=50)
+        together = Together(Course(RISA(), switches, learning, steps=12))
+        together.fit(replace(problem, learning=learning), np.random.default_rng(0))
+        rounds = together.learned_.rounds
+        steps = sum(-(-line["rows"] // 50) for line in rounds)
+        assert steps == 12
+        assert len(rounds) == (2 if impute else 6)
 
+
+def test_flipped_pseudo_labels_are_found_and_hurt_less(monkeypatch):
     falls = {"plus": [], "IMP + ST": []}
     separation = []
     # Pseudo labels at full weight, so that flipping them can hurt both alike.
