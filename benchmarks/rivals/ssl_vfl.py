@@ -1,8 +1,8 @@
 """SSL+VFL: each party pre-trains its encoder by contrastive learning on all its rows, then VFL.
 
-For images SimCLR over two random versions (simclr.py), temperature 0.5. For tables SCARF: the clean row
-against one with 60 % of its cells replaced, temperature 1. The projector has two layers and is
-discarded. In fine-tuning the encoders learn at a tenth of the head's rate. Pre-training and
+For images SimCLR over two random versions (simclr.py), temperature 0.5. For tables SCARF: the
+clean row against one with 60 % of its cells replaced, temperature 1. The projector has two layers
+and is discarded. In fine-tuning the encoders learn at a tenth of the head's rate. Pre-training and
 fine-tuning each take the whole budget of steps.
 """
 

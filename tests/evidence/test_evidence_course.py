@@ -15,7 +15,7 @@ from vfsl.evidence import MLP, PAPER, PLUS_TABLES, RISA, course  # noqa: E402
 from vfsl.evidence.course import Course  # noqa: E402
 from vfsl.evidence.encoders import Arrays, PixelColumns  # noqa: E402
 from vfsl.evidence.networks import Learning, as_inputs  # noqa: E402
-from vfsl.evidence.rows import UNKNOWN, pseudo_labels  # noqa: E402
+from vfsl.evidence.rows import UNKNOWN, deal, pseudo_labels  # noqa: E402
 
 
 def digits(seed, rows=700, overlap=100):
@@ -60,22 +60,25 @@ def accuracy(switches, problem, test, truth):
     return (fitted(*test).argmax(axis=1) == truth).mean(), model.learned_
 
 
-@pytest.mark.slow
 def test_steps_are_the_same_whatever_rows_take_part():
-    """The paper's ablation without IMP has a tenth of the rows, and as many steps."""
+    """The paper's ablation without IMP has few of the rows, and as many steps."""
     problem, _, _ = digits(0, rows=300)
-    problem = replace(problem, labels=np.arange(300) % 10)
-    for impute in (True, False):
+    learning = Learning(epochs=2, batch_size=50)
+    problem = replace(problem, labels=np.arange(300) % 10, learning=learning)
+    for impute, turns in ((True, 1), (False, 3)):  # over 300 rows, and over 100
         switches = replace(PAPER, impute=impute, self_train=False, evidential=False)
-        learning = Learning(epochs=1, batch_size=50)
-        together = Together(Course(RISA(), switches, learning, steps=12))
-        together.fit(replace(problem, learning=learning), np.random.default_rng(0))
-        rounds = together.learned_.rounds
-        steps = sum(-(-line["rows"] // 50) for line in rounds)
-        assert steps == 12
-        assert len(rounds) == (2 if impute else 6)
+        plan = Course(RISA(), switches, learning, steps=12)
+        together = Together(plan)
+        together.fit(problem, np.random.default_rng(0))
+        rows = [line["rows"] for line in together.learned_.rounds]
+        assert [turns * count for count in rows] == [300, 300]  # two epochs of six steps
+        assert plan.spend_steps(rows[0]).turns == turns
+    batches = deal(np.arange(100), 50, np.random.default_rng(0), turns=3)
+    assert [len(set(batch)) for batch in batches] == [50] * 6
+    assert np.bincount(np.concatenate(batches)).tolist() == [3] * 100
 
 
+@pytest.mark.slow
 def test_flipped_pseudo_labels_are_found_and_hurt_less(monkeypatch):
     falls = {"plus": [], "IMP + ST": []}
     separation = []

@@ -41,13 +41,17 @@ class Course:
     switches: Switches  # of its variant, some of them changed
     learning: Learning
     steps: int | None = None  # of evidential training, whatever its rows are; None: all epochs
+    turns: int = 1  # how often an epoch goes over its rows
 
     def spend_steps(self, rows: int) -> Course:
-        """The course with as many epochs over so many rows as its steps allow."""
-        if self.steps is None:
+        """The course with its steps over so many rows: full batches, and epochs of even length."""
+        if self.steps is None or not rows:
             return self
-        each = max(-(-rows // self.learning.batch_size), 1)
-        return replace(self, learning=replace(self.learning, epochs=-(-self.steps // each)))
+        size, epochs = self.learning.batch_size, self.learning.epochs
+        turns = max(round(self.steps * size / (epochs * rows)), 1)
+        each = -(-turns * rows // size)
+        learning = replace(self.learning, epochs=-(-self.steps // each))
+        return replace(self, learning=learning, turns=turns)
 
     def objective(self, stage: Stage, classes: int) -> Objective:
         """What the networks of a stage are trained for."""
@@ -139,6 +143,7 @@ def run_course(
             rate=course.learning.rate(epoch - 1),
             batch_size=course.learning.batch_size,
             rng=np.random.default_rng([seed, 2, epoch]),
+            turns=course.turns,
             see=see,
         )
         line = {"epoch": epoch, "rows": len(rows), "loss": loss, "uncertainty": uncertainty}

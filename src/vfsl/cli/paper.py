@@ -1,0 +1,54 @@
+"""The experiments of the papers, each by one command; they lie beside the package, as benchmarks do."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vfsl.cli.bench import load_benchmarks, save_and_show, tell
+from vfsl.cli.screen import out
+
+app = typer.Typer(
+    help="The experiments of the papers, from a source checkout.", no_args_is_help=True
+)
+
+
+@app.command("list")
+def paper_list() -> None:
+    """Name the experiments, and what --set can change in each."""
+    load_benchmarks()
+    papers = import_module("benchmarks.paper")
+    for name, (_, text) in papers.PAPERS.items():
+        out.print(f"{name:14} {text}", markup=False)
+        out.print(f"{'':14} {papers.describe_settings(name)}", markup=False)
+
+
+@app.command("run")
+def paper_run(
+    name: Annotated[str, typer.Argument(help="An experiment.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A small form: two minutes.")] = False,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE, values separated by commas; see list."),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="How many seeds, or folds; 5 are a paper's.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Cells at a time.")] = 1,
+    to: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("runs")
+    / "paper",
+) -> None:
+    """Run an experiment of a paper and write its table, a figure, and a page beside the paper's.
+
+    Finished cells are kept in the user's cache folder: a run that was broken off goes on when it
+    is started again.
+    """
+    load_benchmarks()
+    papers = import_module("benchmarks.paper")
+    outcome = papers.run_paper(
+        name, quick=quick, changes=change or [], seeds=seeds, workers=workers, say=tell
+    )
+    save_and_show(outcome, to)
