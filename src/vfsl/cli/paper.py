@@ -22,8 +22,9 @@ def paper_list() -> None:
     load_benchmarks()
     papers = import_module("benchmarks.paper")
     for name, (_, text) in papers.PAPERS.items():
-        out.print(f"{name:14} {text}", markup=False)
-        out.print(f"{'':14} {papers.describe_settings(name)}", markup=False)
+        out.print(f"{name:14} {text}", markup=False, soft_wrap=True)
+        settings = papers.describe_settings(name)
+        out.print(f"{'':14} {settings}", markup=False, soft_wrap=True, highlight=False)
 
 
 @app.command("run")
