@@ -18,7 +18,9 @@ def find_data(wanted: Iterable[str], notes: list[str]) -> list[str]:
     """The data sets that are here; a note for each that is not."""
     here = [name for name in wanted if name in available() or name in BUILT_IN]
     missing = [name for name in wanted if name not in here]
-    notes += [f"{name} was left out: it is not here; VFSL_DATA names its folder." for name in missing]
+    notes += [
+        f"{name} was left out: it is not here; VFSL_DATA names its folder." for name in missing
+    ]
     if not here:
         raise DataError(
             f"None of the data sets {', '.join(wanted)} is here; set VFSL_DATA to a folder that "

@@ -70,12 +70,17 @@ def run_paper(
         sizes = replace(sizes, seeds=tuple(range(seeds)))
     with cells.workers(workers):
         outcome: Outcome = module.run(name, sizes, say, keep=not quick)
-    return outcome
+    said = describe_sizes(sizes) + (" (quick form)" if quick else "")
+    return replace(outcome, notes=[*outcome.notes, f"Sizes: {said}."])
 
 
 def describe_settings(name: str) -> str:
     """What can be set in an experiment, and what it is in the full form."""
-    sizes = FULL[_known(name)]
+    return describe_sizes(FULL[_known(name)])
+
+
+def describe_sizes(sizes: Any) -> str:
+    """All sizes as ``--set`` takes them."""
     return ", ".join(f"{f.name}={_said(getattr(sizes, f.name))}" for f in fields(sizes))
 
 
@@ -125,7 +130,5 @@ def _known(name: str) -> str:
     if name not in PAPERS:
         near = difflib.get_close_matches(name, PAPERS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ConfigError(
-            f"There is no experiment {name!r}{hint} Known are {', '.join(PAPERS)}."
-        )
+        raise ConfigError(f"There is no experiment {name!r}{hint} Known are {', '.join(PAPERS)}.")
     return name

@@ -65,7 +65,8 @@ def printed(data: str, method: str, overlap: float, ablation: bool) -> float | N
 def run(name: str, sizes: RisaSizes, say: Callable[[str], None], keep: bool) -> Outcome:
     """One of the three tables."""
     need_torch(f"The experiment {name}")
-    ablation, notes = name == "risa-table3", []
+    ablation = name == "risa-table3"
+    notes: list[str] = []
     known = (*ABLATIONS, "VFL") if ablation else METHODS
     methods = sizes.methods or known
     for method in methods:

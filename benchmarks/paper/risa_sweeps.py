@@ -102,10 +102,7 @@ def run(name: str, sizes: RisaSweepSizes, say: Callable[[str], None], keep: bool
             for setting in ("tau_p", "tau_0", "every")
             for value in getattr(sizes, setting)
         ]
-        groups += [
-            (data, "by fusion", rule, {"fusion": rule})
-            for rule in ("sequence", "dempster")
-        ]
+        groups += [(data, "by fusion", rule, {"fusion": rule}) for rule in ("sequence", "dempster")]
         groups += [
             (data, "by label noise", f"{noise:.0%}, {removal}", {"noise": noise} | _by(removal))
             for noise in sizes.noise

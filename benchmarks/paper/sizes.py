@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 OVERLAPS = (0.01, 0.1, 0.2, 0.3, 0.4, 0.5)
 NINE = ("ctgan", "tablegan", "ctabgan", "vae", "tvae", "tabddpm", "gain", "vgain", "vfgain")
-# How answers of several methods become one, by the names of `Ensemble`.
-FIVE = ("vote", "weighted", "stacking", "per-column", "per-row")
+# Every way in which an `Ensemble` makes one answer of several.
+FIVE = ("all",)
 
 
 @dataclass(frozen=True)
@@ -124,12 +124,14 @@ FULL: dict[str, Sizes] = {
 
 _FEW = FedpsgSizes(
     data=("breast_cancer",),
-    train=240,
-    test=150,
+    train=380,
+    test=180,
+    overlap=0.5,
+    tau=0.7,
     rounds=3,
     epochs=3,
     seeds=(0,),
-    members=("gain", "tvae"),
+    members=("gain", "mean"),
 )
 _DIGITS = RisaSizes(data=("digits",), rows=300, judged=300, epochs=4, overlaps=(0.1,), seeds=(0,))
 QUICK: dict[str, Sizes] = {
@@ -147,8 +149,10 @@ QUICK: dict[str, Sizes] = {
     "fedpsg": _FEW,
     "fedpsg-sweeps": SweepSizes(
         data=("breast_cancer",),
-        train=240,
-        test=150,
+        train=380,
+        test=180,
+        overlap=0.5,
+        tau=0.7,
         low=("gain",),
         rounds=3,
         epochs=3,
@@ -156,7 +160,7 @@ QUICK: dict[str, Sizes] = {
         alphas=(0.7, 0.9),
         ks=(0.05, 0.2),
         many_rounds=(1, 3),
-        overlaps=(0.2, 0.5),
+        overlaps=(0.45, 0.6),
         rates=(0.1, 0.5),
         seeds=(0,),
     ),

@@ -17,7 +17,7 @@ from benchmarks.rivals.augment import corrupt
 from benchmarks.rivals.harness import Batches, Fitted, Problem, label_tensor, optimise
 from benchmarks.rivals.simclr import distort
 from benchmarks.rivals.vfl import Split, predictor
-from vfsl.evidence.encoders import CNN
+from vfsl.evidence.encoders import CNN, PixelColumns
 from vfsl.evidence.networks import linear
 
 PROJECTION = 64
@@ -41,16 +41,16 @@ def pretrain(
     )
     rows = np.arange(len(view.inputs), dtype=np.int64)
     batches = Batches(rows, problem.learning.batch_size, rng)
-    pictures = isinstance(view.recipe, CNN)
+    recipe, columns = view.recipe, view.columns
 
     def loss(step: int) -> Tensor:
         clean = view.inputs.take(batches.next())
-        if pictures:
-            pair = tuple(distort(clean, view.recipe, view.columns, rng) for _ in range(2))
+        if isinstance(recipe, CNN) and isinstance(columns, PixelColumns):
+            pair, temperature = [distort(clean, recipe, columns, rng) for _ in range(2)], 0.5
         else:
-            pair = clean, corrupt(clean, view.inputs, rng)
+            pair, temperature = [clean, corrupt(clean, view.inputs, rng)], 1.0
         first, second = (projector(body(one)) for one in pair)
-        return contrast(first, second, 0.5 if pictures else 1.0)
+        return contrast(first, second, temperature)
 
     optimise([body, projector], steps, loss, problem.learning)
 

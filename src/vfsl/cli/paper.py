@@ -1,4 +1,4 @@
-"""The experiments of the papers, each by one command; they lie beside the package, as benchmarks do."""
+"""The experiments of the papers, each by one command; they lie beside the package too."""
 
 from __future__ import annotations
 

@@ -68,9 +68,7 @@ def check_overlap(parties: Sequence[str], overlap: int) -> None:
         )
 
 
-def deal(
-    rows: Numbers, batch_size: int, rng: np.random.Generator, turns: int = 1
-) -> list[Numbers]:
+def deal(rows: Numbers, batch_size: int, rng: np.random.Generator, turns: int = 1) -> list[Numbers]:
     """The rows in a new order, and again in another one, in batches of nearly equal size."""
     if not len(rows):
         return []
