@@ -17,6 +17,7 @@ from benchmarks.paper.sizes import FULL, QUICK, FedpsgSizes, RisaSizes
 from benchmarks.table import Outcome
 from tests.benchmark.test_bench_stable import steady
 from vfsl.cli import main
+from vfsl.data import make_parties
 from vfsl.errors import ConfigError, DataError
 
 
@@ -184,6 +185,62 @@ def test_the_claim_is_judged_by_ranks():
     assert judge_claim(ranks).endswith("the claim holds here.")
     turned = [row | {"RMSE": -row["RMSE"], "accuracy": -row["accuracy"]} for row in rows]
     assert "does NOT hold" in judge_claim(rank_methods(turned))
+
+
+# ---- tables of one's own -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_tables(tmp_path):
+    made = make_parties(300, rng=np.random.default_rng(0), overlap=0.6, missing=0.0)
+    files = {}
+    for party, table in made.tables.items():
+        files[party] = tmp_path / f"{party}.csv"
+        table.to_csv(files[party], index=False)
+    return made, files
+
+
+def test_a_case_of_two_tables_has_common_rows_first_and_holds_some_out(own_tables):
+    pytest.importorskip("torch")
+    from benchmarks.paper.own_tables import TablesCase, make_case
+
+    made, files = own_tables
+    named = tuple((party, str(path)) for party, path in files.items())
+    case = TablesCase(named, (("id",), ("id",)), made.label, "VFL", 0, 2, 0.2)
+    found = make_case(case)
+    common = made.tables["A"].merge(made.tables["B"], on="id")
+    labelled = common[made.label].notna().sum()
+    judged = round(0.2 * labelled)
+    assert len(found.truth) == judged
+    assert found.problem.overlap == len(common) - judged
+    rows = [len(view.inputs) for view in found.problem.views]
+    assert rows == [len(made.tables[party]) - judged for party in "AB"]
+    assert (found.truth >= 0).all()
+
+
+@pytest.mark.slow
+def test_rivals_run_on_tables_of_ones_own(own_tables, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("torch")
+    made, files = own_tables
+    base = ["--id", "id", "--label", f"A={made.label}", "--seeds", "1", "--epochs", "2"]
+    words = [word for party, path in files.items() for word in ("--party", f"{party}={path}")]
+    chosen = ["--method", "FedCVT", "--method", "RISA plus", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", ["vfsl", "paper", "rivals", *words, *base, *chosen])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 0
+    table = pd.read_csv(tmp_path / "out" / "rivals.csv")
+    assert table["method"].tolist() == ["FedCVT", "RISA plus"]
+    assert table["both"].between(30, 100).all()
+    for more, told in {
+        ("--method", "FedCTV"): "must be one of 'Local', 'VFL'",
+        ("--held-out", "0.01"): "20 to judge by",
+    }.items():
+        monkeypatch.setattr("sys.argv", ["vfsl", "paper", "rivals", *words, *base, *more])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        assert caught.value.code == 2
+        assert told in capsys.readouterr().err
 
 
 @pytest.mark.slow
