@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
@@ -64,13 +65,15 @@ class Cells:
             if waiting:
                 self.say(f"{titles[missing[0]]} (cell 1 of {len(missing)})")
             compute = call_each if self.lasting else call_each_apart
+            begun = time.monotonic()
             for count, (index, result) in enumerate(compute(work, waiting, _workers), start=1):
                 place = missing[index]
                 found[place] = result
                 if self.keep:
                     content = {"case": _plain(cases[titles[place]]), "result": result}
                     store.write_json(paths[place], content)
-                self.say(f"{titles[place]}: done, {count} of {len(missing)}")
+                left = describe_left(time.monotonic() - begun, count, len(missing))
+                self.say(f"{titles[place]}: done, {count} of {len(missing)}{left}")
         return [result for result in found if result is not None]
 
     def _path(self, work: Callable[[Any], Result], case: Any) -> Path:
@@ -83,6 +86,17 @@ class Cells:
             return None
         result: Result = store.read_json(path)["result"]
         return result
+
+
+def describe_left(spent: float, done: int, of: int) -> str:
+    """How long the others will take if they are like those that are done; nothing at the end."""
+    if done >= of:
+        return ""
+    seconds = spent / done * (of - done)
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f", about {seconds / size:.1f} {unit} left"
+    return f", about {seconds:.0f} s left"
 
 
 def kept_folder() -> Path:

@@ -29,6 +29,7 @@ class Outcome:
     rows: Sequence[Mapping[str, Any]]
     notes: Sequence[str] = ()
     panels: Sequence[Panels] = ()
+    command: str = "bench"  # the command that runs it
     machine: Mapping[str, Any] = field(default_factory=lambda: machine())
     versions: Mapping[str, str] = field(default_factory=lambda: versions())
 
@@ -63,7 +64,7 @@ class Outcome:
         ]
 
     def markdown(self) -> str:
-        lines = [f"# {self.title}", "", f"Measured by `vfsl bench run {self.name}`.", ""]
+        lines = [f"# {self.title}", "", f"Measured by `vfsl {self.command} run {self.name}`.", ""]
         for columns, rows in self.tables():
             lines += [_line(columns), _line(["---"] * len(columns))]
             lines += [

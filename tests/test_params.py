@@ -24,7 +24,7 @@ class Toy:
 
     depth: int = param(5, "How deep it goes.", ge=1, le=30)
     rate: float = param(0.1, "How fast it learns.", gt=0, le=1)
-    mode: Literal["fast", "exact"] = param("fast", "How it works.")
+    mode: Literal["fast", "exact"] = param("fast", "How it works.", formerly={"precise": "exact"})
     tau: float | Literal["auto"] | None = param(None, "Where to cut.", ge=0, le=1)
     shrink: bool = param(True, "Whether to shrink.")
     names: Sequence[str] = param((), "Which columns.")
@@ -40,6 +40,14 @@ def test_parameters_are_declared_once_and_read_everywhere():
     assert declared["tau"].choices == ("auto",)
     assert "stop" not in settings_of(Toy())
     assert settings_of(Toy(depth=3))["depth"] == 3
+
+
+def test_a_value_of_an_earlier_version_does_and_is_not_advertised():
+    check_params(Toy(mode="precise"))
+    assert settings_of(Toy(mode="precise"))["mode"] == "exact"
+    assert "precise" not in Toy.__doc__
+    with pytest.raises(ConfigError, match=r"one of 'fast', 'exact'\. Got 'slower'"):
+        check_params(Toy(mode="slower"))
 
 
 def test_a_subclass_with_another_default_inherits_the_rest_of_the_declaration():

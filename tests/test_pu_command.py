@@ -45,7 +45,8 @@ def test_the_label_holder_gets_scores_and_nobody_else(folder, monkeypatch, made)
     assert pu(folder, monkeypatch) == 0
     scores = scores_in(folder, "C", "pu-scores-2.csv")
     known = set(made.tables["A"]["id"])
-    assert list(scores) == ["id", "score"]
+    assert list(scores) == ["id", "score", "oob_mean"]
+    assert scores["oob_mean"].between(0, 1).all()
     assert not set(scores["id"]) & known
     assert scores["score"].between(0, 1).all()
     reliable = scores_in(folder, "C", "reliable-positives-2.csv")
@@ -104,7 +105,7 @@ def test_an_interrupted_run_goes_on_to_the_same_result(folder, monkeypatch):
         (("--label-holder", "7"), "party '7', which has no table"),  # a name, not a number
         (("--base", "forest"), "steps[1]: There is no base of VFPU 'forest'. Known are lr, rf"),
         (("--promote", "2"), "steps[1].promote must be a number from 0 to 1. Got 2.0"),
-        (("--preset", "paper"), "steps[1].preset must be one of 'default', 'seed'"),
+        (("--preset", "papers"), "steps[1].preset must be one of 'default', 'paper'"),
     ],
 )
 def test_mistakes_are_one_sentence_and_write_nothing(more, words, folder, monkeypatch, capsys):

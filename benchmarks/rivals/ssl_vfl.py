@@ -1,8 +1,8 @@
 """SSL+VFL: each party pre-trains its encoder by contrastive learning on all its rows, then VFL.
 
-For images SimCLR over two strong augmentations, temperature 0.5. For tables SCARF: the clean row
-against one with 60 % of its cells replaced, temperature 1. The projector has two layers and is
-discarded. In fine-tuning the encoders learn at a tenth of the head's rate. Pre-training and
+For images SimCLR over two random versions (simclr.py), temperature 0.5. For tables SCARF: the
+clean row against one with 60 % of its cells replaced, temperature 1. The projector has two layers
+and is discarded. In fine-tuning the encoders learn at a tenth of the head's rate. Pre-training and
 fine-tuning each take the whole budget of steps.
 """
 
@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.rivals.augment import corrupt, strong
+from benchmarks.rivals.augment import corrupt
 from benchmarks.rivals.harness import Batches, Fitted, Problem, label_tensor, optimise
+from benchmarks.rivals.simclr import distort
 from benchmarks.rivals.vfl import Split, predictor
-from vfsl.evidence.encoders import CNN
+from vfsl.evidence.encoders import CNN, PixelColumns
 from vfsl.evidence.networks import linear
 
 PROJECTION = 64
@@ -40,16 +41,16 @@ def pretrain(
     )
     rows = np.arange(len(view.inputs), dtype=np.int64)
     batches = Batches(rows, problem.learning.batch_size, rng)
-    pictures = isinstance(view.recipe, CNN)
+    recipe, columns = view.recipe, view.columns
 
     def loss(step: int) -> Tensor:
         clean = view.inputs.take(batches.next())
-        if pictures:
-            pair = strong(clean, view.recipe, rng), strong(clean, view.recipe, rng)
+        if isinstance(recipe, CNN) and isinstance(columns, PixelColumns):
+            pair, temperature = [distort(clean, recipe, columns, rng) for _ in range(2)], 0.5
         else:
-            pair = clean, corrupt(clean, view.inputs, rng)
+            pair, temperature = [clean, corrupt(clean, view.inputs, rng)], 1.0
         first, second = (projector(body(one)) for one in pair)
-        return contrast(first, second, 0.5 if pictures else 1.0)
+        return contrast(first, second, temperature)
 
     optimise([body, projector], steps, loss, problem.learning)
 

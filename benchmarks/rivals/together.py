@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import torch
+from torch import nn
 
 from benchmarks.rivals.harness import Fitted, Problem, View
 from vfsl.evidence.course import STAGES, Course, Learned, Stage, opinions_of, run_course
@@ -81,6 +83,10 @@ def _member(
     network = build_network(view.recipe, view.columns, problem.classes, rng)
     evidential = stage == "evidence" and course.switches.evidential
     form = course.risa.evidence if evidential else None
+    if stage == "evidence" and not evidential and isinstance(network, nn.Sequential):
+        # Heads that add up are drawn as the one head over all parties that they are together.
+        with torch.no_grad():
+            network[-1].weight /= len(PARTIES) ** 0.5
     return Member(
         network, view.inputs, problem.overlap, view.columns.levels, form, problem.learning
     )

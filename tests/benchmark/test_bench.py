@@ -121,7 +121,7 @@ def test_an_installed_package_says_where_benchmarks_are(tmp_path):
         assert done.returncode == 2
         assert done.stdout == ""
         (line,) = done.stderr.splitlines()
-        assert line.startswith("vfsl: Benchmarks are part of a source checkout of vfsl")
+        assert line.startswith("vfsl: Experiments are part of a source checkout of vfsl")
         assert str(tmp_path) in line
         assert "pip install -e ." in line
 

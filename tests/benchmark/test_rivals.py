@@ -18,11 +18,12 @@ from benchmarks.rivals import (  # noqa: E402
     local_vfl,
     random_match,
     sfhtl,
+    simclr,
     ssl_vfl,
     vfl,
 )
 from benchmarks.rivals.harness import Batches, Problem, View  # noqa: E402
-from vfsl.evidence import MLP  # noqa: E402
+from vfsl.evidence import CNN, MLP  # noqa: E402
 from vfsl.evidence.encoders import Arrays, PixelColumns  # noqa: E402
 from vfsl.evidence.networks import Inputs, Learning, as_inputs  # noqa: E402
 
@@ -132,6 +133,53 @@ def test_contrast_by_hand():
     turned = first.flip(0)
     crossed = -math.log(1 / (2 + math.e**2))
     assert ssl_vfl.contrast(first, turned, 0.5).item() == pytest.approx(crossed, rel=1e-6)
+
+
+def test_simclr_crops_mirrors_and_recolours():
+    rng = np.random.default_rng(0)
+    ramp = torch.arange(8.0).expand(400, 3, 6, 8).clone()  # grows from left to right
+    cut = simclr.crop(ramp, rng)
+    assert cut.shape == ramp.shape
+    assert cut.min() >= 0
+    assert cut.max() <= 7  # only what the picture has
+    slope = cut[:, 0, 0, -1] - cut[:, 0, 0, 0]
+    assert 0.4 < (slope < 0).double().mean() < 0.6  # mirrored
+    span = slope.abs() / 7  # of the width; the area is 20 to 100 %
+    assert span.max() > 0.9
+    assert span.min() < 0.5
+    flat = torch.full((400, 3, 4, 4), 0.5)
+    flat[:, 0] = 0.9
+    changed = simclr.recolour(flat, rng)
+    grey = (changed.std(dim=1) < 1e-6).all(dim=(1, 2)).double().mean()
+    assert 0.1 < grey < 0.3
+    same = (changed == flat).all(dim=(1, 2, 3)).double().mean()
+    assert 0.1 < same < 0.25  # four of five are changed, four of five keep colours
+    assert torch.allclose(simclr.recolour(flat[:, :1], rng).std(dim=(2, 3)), torch.zeros(400, 1))
+
+
+def test_a_turn_of_the_hue_keeps_luma_and_a_whole_turn_everything():
+    pictures = torch.rand(5, 3, 2, 2, dtype=torch.float64)
+    some = torch.linspace(-0.1, 0.1, 5, dtype=torch.float64)[:, None, None, None]
+    luma = torch.tensor([0.299, 0.587, 0.114], dtype=torch.float64)
+    turned = simclr.turn_hue(pictures, some)
+    both = [torch.einsum("c,nchw->nhw", luma, one) for one in (pictures, turned)]
+    assert torch.allclose(*both, atol=1e-6)
+    assert not torch.allclose(pictures, turned, atol=0.01)
+    assert torch.allclose(simclr.turn_hue(pictures, some * 0 + 1), pictures, atol=1e-6)
+
+
+def test_pictures_are_distorted_by_simclr():
+    rng = np.random.default_rng(0)
+    columns = PixelColumns(tuple(f"p{i}" for i in range(64)), 0.5, 0.3)
+    cells = rng.normal(size=(2, 24, 64)).astype(np.float32)
+    views = tuple(
+        View(as_inputs(Arrays(one, np.zeros((24, 0), np.int64))), CNN((8, 8), 4), columns)
+        for one in cells
+    )
+    labels, learning = rng.integers(0, 2, 24), Learning(epochs=1, batch_size=12)
+    problem = Problem(views, 12, labels, 2, learning)
+    chances = ssl_vfl.fit(problem, rng)(views[0].inputs, views[1].inputs)
+    assert chances.shape == (24, 2)
 
 
 def test_sfhtl_maps_by_hand():

@@ -76,8 +76,8 @@ def complete(**more):
         (train("xgb"), ["tree partitions", "predictions"]),
         (pu(), ["reliable positives"]),
         (pu(base="rf"), ["tree partitions", "reliable positives"]),
-        (pu(preset="seed"), ["row lists", "reliable positives"]),
-        (pu(preset="seed", row_lists="hidden"), ["reliable positives"]),
+        (pu(preset="paper"), ["row lists", "reliable positives"]),
+        (pu(preset="paper", row_lists="hidden"), ["reliable positives"]),
         (pu(consent=["B", "C"]), ["strangers", "reliable positives"]),
         (
             train("risa", accept=["label-disclosure"]),

@@ -45,7 +45,7 @@ def test_predictions_equal_pooled_least_squares(parties):
     np.testing.assert_allclose(in_units(found, shares["C"]), reference, atol=1e-5)
     assert shares["C"].stop_reason in ("converged", "precision")
     unexplained = ((target - reference) ** 2).mean() / target.var()
-    assert 2 * shares["C"].rounds[-1]["loss"] == pytest.approx(unexplained, abs=1e-6)
+    assert 2 * shares["C"].rounds[-1]["objective"] == pytest.approx(unexplained, abs=1e-6)
 
 
 def test_ridge_equals_the_pooled_ridge():

@@ -1,5 +1,7 @@
 """Rows with flipped pseudo labels leave, truly labelled rows stay, and accuracy holds better."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -13,7 +15,7 @@ from vfsl.evidence import MLP, PAPER, PLUS_TABLES, RISA, course  # noqa: E402
 from vfsl.evidence.course import Course  # noqa: E402
 from vfsl.evidence.encoders import Arrays, PixelColumns  # noqa: E402
 from vfsl.evidence.networks import Learning, as_inputs  # noqa: E402
-from vfsl.evidence.rows import UNKNOWN, pseudo_labels  # noqa: E402
+from vfsl.evidence.rows import UNKNOWN, deal, pseudo_labels  # noqa: E402
 
 
 def digits(seed, rows=700, overlap=100):
@@ -58,10 +60,26 @@ def accuracy(switches, problem, test, truth):
     return (fitted(*test).argmax(axis=1) == truth).mean(), model.learned_
 
 
+def test_steps_are_the_same_whatever_rows_take_part():
+    """The paper's ablation without IMP has few of the rows, and as many steps."""
+    problem, _, _ = digits(0, rows=300)
+    learning = Learning(epochs=2, batch_size=50)
+    problem = replace(problem, labels=np.arange(300) % 10, learning=learning)
+    for impute, turns in ((True, 1), (False, 3)):  # over 300 rows, and over 100
+        switches = replace(PAPER, impute=impute, self_train=False, evidential=False)
+        plan = Course(RISA(), switches, learning, steps=12)
+        together = Together(plan)
+        together.fit(problem, np.random.default_rng(0))
+        rows = [line["rows"] for line in together.learned_.rounds]
+        assert [turns * count for count in rows] == [300, 300]  # two epochs of six steps
+        assert plan.spend_steps(rows[0]).turns == turns
+    batches = deal(np.arange(100), 50, np.random.default_rng(0), turns=3)
+    assert [len(set(batch)) for batch in batches] == [50] * 6
+    assert np.bincount(np.concatenate(batches)).tolist() == [3] * 100
+
+
 @pytest.mark.slow
 def test_flipped_pseudo_labels_are_found_and_hurt_less(monkeypatch):
-    from dataclasses import replace
-
     falls = {"plus": [], "IMP + ST": []}
     separation = []
     # Pseudo labels at full weight, so that flipping them can hurt both alike.

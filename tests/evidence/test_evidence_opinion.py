@@ -85,6 +85,58 @@ def test_a_fusion_by_hand():
     assert losses(fused, np.array([0]))[0] == pytest.approx(np.log(12 / 7))
 
 
+def test_dempster_by_hand():
+    # The same opinions: 1/3 and 1/6 of belief, 1/3 of ignorance; 1/6 of conflict is divided away.
+    pair = [opinion_of(np.array([[2.0, 0.0]])), opinion_of(np.array([[0.0, 1.0]]))]
+    fused = fuse(pair, "dempster")
+    assert fused.belief[0] == pytest.approx([2 / 5, 1 / 5])
+    assert fused.uncertainty[0] == pytest.approx(2 / 5)
+    # Three: (2/5, 1/5; 2/5) with (1/2, 0; 1/2) agree on 1/5 + 1/5 + 1/5, 1/10 and 1/5; in all 9/10.
+    three = fuse([*pair, pair[0]], "dempster")
+    assert three.belief[0] == pytest.approx([6 / 9, 1 / 9])
+    assert three.uncertainty[0] == pytest.approx(2 / 9)
+
+
+def test_in_strong_conflict_dempster_is_sure_of_what_nobody_believes():
+    """Zadeh's case, for which the paper replaces Dempster's rule: two parties are nearly sure.
+
+    One says class 0, the other class 2, and both give class 1 one percent.
+    """
+    first = Opinion(np.array([[0.99, 0.01, 0.0]]), np.array([0.0]))
+    second = Opinion(np.array([[0.0, 0.01, 0.99]]), np.array([0.0]))
+    wrong = fuse([first, second], "dempster")
+    assert wrong.belief[0] == pytest.approx([0, 1, 0])
+    assert wrong.uncertainty[0] == pytest.approx(0)
+    for how in ("sequence", "symmetric"):
+        right = fuse([first, second], how)
+        assert right.belief[0] == pytest.approx([0, 0.0001, 0])
+        assert right.uncertainty[0] == pytest.approx(0.9999)
+        assert probability(right)[0] == pytest.approx([1 / 3] * 3, abs=1e-4)
+    # Of evidence, with a little ignorance left, both keep a doubt; Yager's is the larger by far.
+    sure = [opinion_of(np.array([row])) for row in ([9900.0, 100, 0], [0, 100.0, 9900])]
+    dempster, yager = (fuse(sure, how) for how in ("dempster", "sequence"))
+    assert dempster.uncertainty[0] < 1e-3
+    assert yager.uncertainty[0] > 0.99
+    assert dempster.belief[0].sum() > 0.999
+
+
+def test_without_conflict_both_rules_agree():
+    pair = [opinion_of(np.array([[4.0, 0.0]])), opinion_of(np.array([[1.0, 0.0]]))]
+    one, other = (fuse(pair, how) for how in ("dempster", "sequence"))
+    assert one.belief == pytest.approx(other.belief)
+    assert one.uncertainty == pytest.approx(other.uncertainty)
+
+
+@QUICK
+@given(evidences(3))
+def test_dempster_depends_on_no_order(evidence):
+    three = opinions_of(evidence)
+    turned = fuse([three[2], three[0], three[1]], "dempster")
+    nested = fuse([fuse(three[:2], "dempster"), three[2]], "dempster")
+    for other in (turned, nested):
+        assert fuse(three, "dempster").belief == pytest.approx(other.belief, abs=1e-9)
+
+
 def test_three_opinions_depend_on_the_order_unless_fused_symmetrically():
     rng = np.random.default_rng(0)
     three = opinions_of(rng.exponential(5, (3, 400, 10)))

@@ -56,11 +56,11 @@ def test_views_do_not_change_with_the_known_positives(how, party):
 
 def test_row_lists_tell_who_is_known():
     known, _ = others()
-    transcript = views(known, row_lists="seed")
+    transcript = views(known, row_lists="told")
     lists = [s for s in transcript.sights if s.receiver == "B" and s.name.endswith("/positives")]
     assert any(np.flatnonzero(known).tobytes() in s.body for s in lists)
     facts = {e.fact for e in transcript.entries if e.receiver == "B"}
-    assert "which rows are positives: B learns P" in facts
+    assert "which rows are the positives P: membership is told" in facts
 
 
 def test_the_label_holder_opens_one_sum_for_each_row():

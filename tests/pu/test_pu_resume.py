@@ -40,7 +40,7 @@ def run(tmp_path, base, row_lists, stop_at=None, **how):
 
 
 @pytest.mark.parametrize("base", ["lr", "trees"])
-@pytest.mark.parametrize(("row_lists", "stop_at"), [("hidden", 2), ("seed", 9)])
+@pytest.mark.parametrize(("row_lists", "stop_at"), [("hidden", 2), ("told", 9)])
 def test_a_resumed_run_is_the_same(tmp_path, base, row_lists, stop_at):
     whole, fed = run(tmp_path / "whole", base, row_lists)
     messages = len(fed.transcript.entries)

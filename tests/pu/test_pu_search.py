@@ -48,11 +48,15 @@ def test_how_many_are_promoted():
         ({"promoted": 100}, "hidden"),
         ({"stability": 0.999}, "stable"),
         ({"positives": 950}, "sizes"),
+        ({"pool": 1}, "empty"),
+        ({"early": False, "positives": 950, "promoted": 100, "stability": 0.999}, None),
+        ({"early": False, "iteration": 3}, "outer"),
+        ({"early": False, "pool": 1}, "empty"),
     ],
 )
 def test_reasons_to_stop(change, reason):
     state = {"iteration": 2, "outer": 3, "promoted": 50, "hidden": 200, "stability": 0.9}
-    state |= {"positives": 100, "unlabelled": 900} | change
+    state |= {"positives": 100, "unlabelled": 900, "pool": 900, "early": True} | change
     assert why_stop(**state) == reason
     assert reason is None or reason in REASONS
 

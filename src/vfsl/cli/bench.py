@@ -40,24 +40,32 @@ def bench_run(
     Finished cells are kept in the user's cache folder, so that a long run that was broken off goes
     on when it is started again.
     """
-    from vfsl.report.words import write_rounded
-
     benchmarks = load_benchmarks()
     for chosen in benchmarks.EXPERIMENTS if name == "all" else [name]:
-        outcome = benchmarks.run_experiment(
-            chosen, quick=quick, workers=workers, say=lambda text: err.print(text, markup=False)
-        )
-        outcome.save(to)
-        for columns, rows in outcome.tables():
-            table = Table(title=outcome.title, title_justify="left")
-            for column in columns:
-                table.add_column(escape(column), overflow="fold")
-            for row in rows:
-                table.add_row(*(escape(write_rounded(row.get(column))) for column in columns))
-            out.print(table)
-        for note in outcome.notes:
-            say(f"- {note}")
-        out.print(f"Tables: {to / chosen}.md, .csv, .json, .tex, .svg", markup=False)
+        outcome = benchmarks.run_experiment(chosen, quick=quick, workers=workers, say=tell)
+        save_and_show(outcome, to)
+
+
+def tell(text: str) -> None:
+    """Say how far an experiment is."""
+    err.print(text, markup=False)
+
+
+def save_and_show(outcome: Any, to: Path) -> None:
+    """Write an experiment's files and print its tables and notes."""
+    from vfsl.report.words import write_rounded
+
+    outcome.save(to)
+    for columns, rows in outcome.tables():
+        table = Table(title=outcome.title, title_justify="left")
+        for column in columns:
+            table.add_column(escape(column), overflow="fold")
+        for row in rows:
+            table.add_row(*(escape(write_rounded(row.get(column))) for column in columns))
+        out.print(table)
+    for note in outcome.notes:
+        say(f"- {note}")
+    out.print(f"Tables: {to / outcome.name}.md, .csv, .json, .tex, .svg", markup=False)
 
 
 def load_benchmarks() -> Any:
@@ -70,8 +78,8 @@ def load_benchmarks() -> Any:
     checkout = package.parent.parent
     if package.parent.name != "src" or not (checkout / "benchmarks" / "registry.py").exists():
         raise ConfigError(
-            f"Benchmarks are part of a source checkout of vfsl, and this vfsl is installed in "
-            f"{package.parent}; clone the repository, run pip install -e . in it, then vfsl bench."
+            f"Experiments are part of a source checkout of vfsl, and this vfsl is installed in "
+            f"{package.parent}; clone the repository, run pip install -e . in it, and try again."
         )
     if sys.path[0] != str(checkout):  # before any other package of that name
         sys.path.insert(0, str(checkout))

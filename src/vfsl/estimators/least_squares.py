@@ -13,7 +13,8 @@ Learns  a feature holder: its own gradients, the common step lengths, the effect
 Each round (1) uses the key that the key holder made for this run; (2) the parties exchange
 encrypted scores and residuals; (3) every party forms its encrypted gradients, masks them and sends
 them to the key holder; (4) the key holder returns the masked values, each party unmasks and moves.
-The loss needs no message: each exact step lowers it by half its length times the gain.
+The objective, which is a quadratic, needs no message: each exact step lowers it by half its length
+times the gain. It is not the log-loss; linear.py says how that is found.
 
 With equal row weights, or several feature holders, the label holder forms the encrypted residual
 v ∘ (Σ scores − y) and returns it. With row weights and one feature holder B nothing needs an
@@ -305,7 +306,7 @@ class _Stage:
                 here.send(party, "step", Aggregate(np.array(step)))
             self.block.move(step)
             value = loss - float(search.decrease.mean())
-            line = {"stage": self.stage, "round": number, "loss": value}
+            line = {"stage": self.stage, "round": number, "objective": value}
             history.append({**line, "gain": float(search.gain.mean())})
         return search
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit, logsumexp, softmax
 
 from vfsl.channel import Channel, expect_array
 from vfsl.crypto.shares import Session
@@ -51,10 +51,15 @@ from vfsl.estimators.shared.softmax import MOST_CLASSES
 from vfsl.params import documented, param, params_of
 from vfsl.parts import ModelShare, Part, Roles, Rows
 from vfsl.store import Checkpoints
-from vfsl.values import Array, Disclosure, Disclosures, Floats
+from vfsl.values import Array, Disclosure, Disclosures, Floats, Masked
 
 DISCLOSURES: Disclosures = {
     "labelled rows": Disclosure(np.ndarray, "which aligned rows have a known label"),
+}
+LOSS_DISCLOSURES: Disclosures = exchange.TOTALS | {
+    "opened total": Disclosure(
+        Masked, "the exact total score of each training row, for the loss, to the label holder"
+    ),
 }
 
 _HESSIAN_FLOOR = 0.02  # keeps the targets of nearly certain rows within the score range
@@ -251,11 +256,14 @@ class LinearModel(Estimator):
             )
         declared = one_shot.DISCLOSURES if at_once else least_squares.disclosures(program)
         inner = channel.within("fit", declared)
+        look = channel.within("loss", LOSS_DISCLOSURES)
         if ready is None:
             if at_once:
                 one_shot.solve_key_holder(inner, roles)
             else:
                 least_squares.train_key_holder(inner, roles, program)
+            if self._shows_loss:
+                exchange.score_key_holder(look, roles)
             return None
         key, columns = exchange.receive_key(inner, roles), ready.columns
         if ready.target is None:
@@ -265,13 +273,39 @@ class LinearModel(Estimator):
                 solved = least_squares.train_feature_holder(
                     inner, columns, roles, key, program, noise
                 )
+            if self._shows_loss:
+                fresh = exchange.receive_key(look, roles)
+                exchange.score_feature_holder(look, columns, solved.weights, roles, fresh)
             return ModelShare(channel.me, self.name, ready.state | _weights_state(solved.weights))
         problems = self._read_label(channel.me, ready.target, ready.row_weights, noise)
         program = self._program(problems.weighted)
         solve = one_shot.solve_label_holder if at_once else least_squares.train_label_holder
         solved = solve(inner, columns, problems, roles, key, program)
         state = ready.state | _weights_state(solved.weights) | problems.facts
-        return ModelShare(channel.me, self.name, state, solved.rounds, solved.stop_reason)
+        rounds = self._add_losses(solved.rounds, state)
+        if self._shows_loss:
+            fresh = exchange.receive_key(look, roles)
+            scores = exchange.score_label_holder(look, columns, solved.weights, roles, fresh)
+            loss = self._find_loss(ready, scores)
+            rounds = (*rounds[:-1], {**rounds[-1], "loss": loss}) if rounds else ({"loss": loss},)
+        return ModelShare(channel.me, self.name, state, rounds, solved.stop_reason)
+
+    # What the record calls a loss is the true one: that of a surrogate may be far from it.
+
+    @property
+    def _shows_loss(self) -> bool:
+        """Whether the label holder sees exact scores after training in rounds, for the loss."""
+        return False
+
+    def _find_loss(self, ready: Prepared, scores: Floats) -> float:
+        """The loss of training rows by their exact total scores."""
+        raise NotImplementedError
+
+    def _add_losses(
+        self, rounds: tuple[Mapping[str, Any], ...], state: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], ...]:
+        """The lines of the record with their loss, where the objective tells it."""
+        return rounds
 
     def _prepare(self, channel: Channel, part: Part, roles: Roles) -> Prepared:
         """A data holder's columns of the labelled rows, which the label holder tells the others."""
@@ -417,6 +451,18 @@ class LinearRegression(LinearModel):
     scores_are = "value"
     accuracy = scoring.LINEAR
 
+    def _add_losses(
+        self, rounds: tuple[Mapping[str, Any], ...], state: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], ...]:
+        """The mean squared error, which is twice the objective if there is no penalty in that."""
+        if self.l2 > 0 or len(state["scale"]) > 1:
+            return rounds
+        factor = 2 * state["scale"][0] ** 2
+        return tuple(
+            {**line, "loss": factor * line["objective"]} if "objective" in line else line
+            for line in rounds
+        )
+
     def to_values(self, share: ModelShare, scores: Array) -> Array:
         """Scores in units of the target."""
         return np.asarray(
@@ -511,7 +557,10 @@ class LogisticRegression(LinearModel):
         ge=0,
     )
     show_loss: bool = param(
-        False, "On shares: open the loss of the training rows after each step to the label holder."
+        False,
+        "Whether the label holder learns the loss of the training rows: on shares after each step, "
+        "with the penalty in it, and nothing else; in rounds at the end, by the exact score of "
+        "each row, and without the penalty.",
     )
 
     def _read_numbers(
@@ -560,7 +609,37 @@ class LogisticRegression(LinearModel):
 
     def numbers_per_row(self) -> int:
         looks = self.refine if self.look_noise == 0 and self._names_rounds else 0
+        if self.show_loss and self._names_rounds:
+            looks += 1
         return 1 + looks
+
+    def asks(self, scheme: str = "auto") -> tuple[Ask, ...]:
+        asked = super().asks(scheme)
+        if not (self.show_loss and self._opens_gradients(asked)):
+            return asked
+        looks: tuple[Ask, ...] = (
+            ("disclosure", "training scores"),
+            ("disclosure", "exact training scores"),
+        )
+        return (*asked, *(one for one in looks if one not in asked))
+
+    def _opens_gradients(self, asked: tuple[Ask, ...]) -> bool:
+        """Whether these are the disclosures of a training in rounds."""
+        return bool({("disclosure", "gradients"), ("disclosure", "cross-gram")} & set(asked))
+
+    @property
+    def _shows_loss(self) -> bool:
+        return self.show_loss
+
+    def _find_loss(self, ready: Prepared, scores: Floats) -> float:
+        """The mean log-loss, weighted as the training was."""
+        classes, codes = np.unique(np.asarray(ready.target), return_inverse=True)
+        weights = self._weigh_rows(codes, ready.row_weights)
+        if len(classes) == 2:
+            each = np.logaddexp(0.0, scores) - codes[:, None] * scores
+        else:
+            each = (logsumexp(scores, axis=1) - scores[np.arange(len(codes)), codes])[:, None]
+        return float((weights * each).mean())
 
     def _always_weighted(self) -> bool:
         return self.class_weight is not None or self.refine > 0

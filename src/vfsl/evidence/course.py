@@ -40,6 +40,18 @@ class Course:
     risa: RISA
     switches: Switches  # of its variant, some of them changed
     learning: Learning
+    steps: int | None = None  # of evidential training, whatever its rows are; None: all epochs
+    turns: int = 1  # how often an epoch goes over its rows
+
+    def spend_steps(self, rows: int) -> Course:
+        """The course with its steps over so many rows: full batches, and epochs of even length."""
+        if self.steps is None or not rows:
+            return self
+        size, epochs = self.learning.batch_size, self.learning.epochs
+        turns = max(round(self.steps * size / (epochs * rows)), 1)
+        each = -(-turns * rows // size)
+        learning = replace(self.learning, epochs=-(-self.steps // each))
+        return replace(self, learning=learning, turns=turns)
 
     def objective(self, stage: Stage, classes: int) -> Objective:
         """What the networks of a stage are trained for."""
@@ -107,7 +119,9 @@ def run_course(
     else:
         given = _complete_labels(teams["scores"], labels, held, classes, course, seed)
     learned = Learned(given, known, dict.fromkeys(universe.parties, 1.0), notes=notes)
-    removal = _plan_removal(universe, given, known, held, course)
+    rows = _training_rows(universe, given, held, course)
+    course = course.spend_steps(len(rows))
+    removal = _plan_removal(rows, known, course)
     if unfinished is not None:
         removal.load_arrays(unfinished.arrays)
         learned.rounds = unfinished.rounds
@@ -129,6 +143,7 @@ def run_course(
             rate=course.learning.rate(epoch - 1),
             batch_size=course.learning.batch_size,
             rng=np.random.default_rng([seed, 2, epoch]),
+            turns=course.turns,
             see=see,
         )
         line = {"epoch": epoch, "rows": len(rows), "loss": loss, "uncertainty": uncertainty}
@@ -206,21 +221,23 @@ def _without_guesses(
     return replace(course, switches=replace(switches, self_train=False)), [note]
 
 
-def _plan_removal(
-    universe: Universe, given: Numbers, known: Flags, held: Numbers, course: Course
-) -> Removal:
-    """The rows to train on, and which of them may leave."""
-    switches = course.switches
+def _training_rows(universe: Universe, given: Numbers, held: Numbers, course: Course) -> Numbers:
+    """The rows to train on."""
     used = given != UNKNOWN
     used[held] = False
-    if not switches.impute:
+    if not course.switches.impute:
         used[universe.overlap :] = False
-    may_leave = np.ones(universe.total, dtype=bool)
+    return np.flatnonzero(used).astype(np.int64)
+
+
+def _plan_removal(rows: Numbers, known: Flags, course: Course) -> Removal:
+    """Which of the rows to train on may leave."""
+    switches = course.switches
+    may_leave = np.ones(len(known), dtype=bool)
     if switches.keep_labelled:
         may_leave &= ~known
     if not switches.evidential or switches.removal == "none":
         may_leave[:] = False
-    rows = np.flatnonzero(used).astype(np.int64)
     return Removal(rows, may_leave, course.risa.tau_0, course.risa.every, course.learning.epochs)
 
 

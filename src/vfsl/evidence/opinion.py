@@ -30,7 +30,7 @@ Floats = Any
 # exp(10) is 22,026 units of evidence: enough for any certainty, far from overflow when fused.
 LOGIT_BOUND = 10.0
 EvidenceForm = Literal["exp", "softplus", "relu"]
-Fusion = Literal["sequence", "symmetric"]
+Fusion = Literal["sequence", "symmetric", "dempster"]
 FUSIONS = get_args(Fusion)
 
 TRUST_LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -95,11 +95,12 @@ def fuse(opinions: Sequence[Opinion], how: str = "sequence") -> Opinion:
 
     The reduced rule is not associative, so for more than two opinions "sequence" depends on the
     order, which is why callers fix it. "symmetric" does not: b_k = Π(b_k + u) − Π u, and what is
-    left is uncertainty. For two opinions both are the reduced Yager rule.
+    left is uncertainty. For two opinions both are the reduced Yager rule. "dempster" is the rule
+    that it replaces.
     """
     if how == "sequence":
         return reduce(fuse_two, opinions)
-    if how != "symmetric":
+    if how not in FUSIONS:
         raise ConfigError(
             f"The fusion parameter of RISA must be one of {', '.join(FUSIONS)}. "
             f"Got {how!r} instead."
@@ -110,6 +111,10 @@ def fuse(opinions: Sequence[Opinion], how: str = "sequence") -> Opinion:
         plausible = opinion.belief + opinion.uncertainty[..., None]
         belief = belief * plausible + opinion.belief * doubt[..., None]
         doubt = doubt * opinion.uncertainty
+    if how == "dempster":
+        # Conflict is divided away: what the opinions agree on becomes all there is.
+        agreed = belief.sum(axis=-1) + doubt
+        return Opinion(belief / agreed[..., None], doubt / agreed)
     left = 1 - belief.sum(axis=-1) - doubt
     return Opinion(belief, doubt + _library(left).clip(left, 0, None))
 

@@ -68,11 +68,12 @@ def check_overlap(parties: Sequence[str], overlap: int) -> None:
         )
 
 
-def deal(rows: Numbers, batch_size: int, rng: np.random.Generator) -> list[Numbers]:
-    """The rows in a new order, in batches of nearly equal size."""
+def deal(rows: Numbers, batch_size: int, rng: np.random.Generator, turns: int = 1) -> list[Numbers]:
+    """The rows in a new order, and again in another one, in batches of nearly equal size."""
     if not len(rows):
         return []
-    return list(np.array_split(rng.permutation(rows), -(-len(rows) // batch_size)))
+    order = np.concatenate([rng.permutation(rows) for _ in range(turns)])
+    return list(np.array_split(order, -(-len(order) // batch_size)))
 
 
 def repeat_overlap(rows: Numbers, overlap: int, repeats: int) -> Numbers:

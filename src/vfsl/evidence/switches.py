@@ -36,7 +36,10 @@ class Switches:
     )
     masked: bool = param(False, "The self-training model also learns from each party alone.")
     fusion: Fusion = param(
-        "sequence", "More than two opinions are fused one after another, or all at once."
+        "sequence",
+        "Opinions are fused by the reduced Yager rule, more than two one after another "
+        "('sequence') or all at once ('symmetric'); or by Dempster's rule ('dempster'), which "
+        "divides conflict away.",
     )
     removal: Literal["uncertainty", "label", "none"] = param(
         "uncertainty",

@@ -210,14 +210,16 @@ def train_pass(
     rate: float,
     batch_size: int,
     rng: np.random.Generator,
+    turns: int = 1,
     see: Callable[[Numbers, BatchResult], None] | None = None,
 ) -> tuple[float, float]:
-    """Train on these rows once; the mean loss and the mean uncertainty.
+    """Train on these rows once, or several turns of them; the mean loss and the mean uncertainty.
 
     ``labels`` and ``weights`` are of all rows. ``see`` is given each batch and what it came to.
     """
     universe = team.universe
-    batches = deal(rows, batch_size, rng)
+    batches = deal(rows, batch_size, rng, turns)
+    total = turns * len(rows)
     local = {p: [universe.local(p, batch) for batch in batches] for p in universe.parties}
     team.order("train", rate=rate, fill=objective.fills)
     for party, peer in reversed(list(team.peers.items())):
@@ -230,6 +232,6 @@ def train_pass(
         done = train_batch(peers, present, labels[batch], weights[batch], objective)
         if see is not None:
             see(batch, done)
-        loss += done.loss * len(batch) / len(rows)
-        uncertainty += float(done.uncertainty.sum()) / len(rows)
+        loss += done.loss * len(batch) / total
+        uncertainty += float(done.uncertainty.sum()) / total
     return loss, uncertainty

@@ -25,7 +25,7 @@ from vfsl.job.completion_files import write_advice, write_completion
 from vfsl.job.evaluate import judge
 from vfsl.job.steps import AlignStep, CompleteTerms, EvaluateStep, PuTerms, Step, TrainStep
 from vfsl.parts import ModelShare, Part
-from vfsl.pu import deliver_side, reliable_of, scores_of
+from vfsl.pu import deliver_side, raw_scores_of, reliable_of, scores_of
 from vfsl.site import Site
 from vfsl.values import Array
 
@@ -71,7 +71,8 @@ def play_pu(step: PuTerms, site: Site, channel: Channel) -> None:
         save_share(share, _pages(site), f"vfpu-{site.number}")
         if site.me == holder:
             reliable = reliable_of(share, site)
-            _write_scores(site, "pu-scores", scores_of(share, site))
+            raw = raw_scores_of(share, site)
+            _write_scores(site, "pu-scores", scores_of(share, site), {"oob_mean": raw})
             _write_scores(site, "reliable-positives", reliable)
     if step.consent:
         received = deliver_side(
@@ -82,9 +83,15 @@ def play_pu(step: PuTerms, site: Site, channel: Channel) -> None:
 
 
 def _write_scores(
-    site: Site, name: str, scores: pd.Series[Any], foreign: Sequence[str] = ()
+    site: Site,
+    name: str,
+    scores: pd.Series[Any],
+    more: Mapping[str, pd.Series[Any]] | None = None,
+    foreign: Sequence[str] = (),
 ) -> None:
-    frame = pd.DataFrame({"id": scores.index.to_numpy(), "score": scores.to_numpy()})
+    columns = {"score": scores, **(more or {})}
+    frame = pd.DataFrame({name: column.to_numpy() for name, column in columns.items()})
+    frame.insert(0, "id", scores.index.to_numpy())
     write_table(frame, _results(site) / f"{name}-{site.number}.csv", foreign=foreign)
 
 

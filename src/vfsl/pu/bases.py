@@ -199,28 +199,31 @@ def check_scheme(base: Estimator, roles: Roles) -> None:
 # ---- how scores become votes ---------------------------------------------------------------------
 
 
+# Bags vote by probability, as in the paper, wherever scores of single bags are shown: by bases that
+# know their training scores, and of listed rows. Else only the sum of logits is opened.
+
+
 def to_votes(base: Estimator, scores: Floats) -> Floats:
-    """What is averaged over bags: probabilities where training scores are known, else logits."""
-    by_probability = base.knows_training_scores and base.scores_are == "logit"
-    return np.asarray(expit(scores)) if by_probability else scores
-
-
-def to_logits(base: Estimator, means: Floats) -> Floats:
-    """Means of votes as logits."""
-    return finite_logit(means) if base.knows_training_scores else means
+    """The probabilities that shown scores stand for."""
+    return np.asarray(expit(scores)) if base.scores_are == "logit" else scores
 
 
 def average_logits(base: Estimator, scores: Floats, voters: Booleans) -> Floats:
-    """One logit for each row from the scores of its voters; NaN for a row without one."""
-    return to_logits(base, average_votes(to_votes(base, scores), voters))
+    """The logit of each row's mean probability by its voters; NaN for a row without one."""
+    return finite_logit(average_votes(to_votes(base, scores), voters))
 
 
-def to_probabilities(base: Estimator, members: Sequence[Array], calibration: Calibration) -> Array:
-    """How likely rows are positive, (rows, 1), by the scores of all members' models."""
-    votes = [to_votes(base, scores) for scores in members]
-    total = sum(each.sum(axis=1) for each in votes)
-    count = sum(each.shape[1] for each in votes)
-    return calibration.of_all(to_logits(base, np.asarray(total / count)))[:, None]
+def to_probabilities(
+    base: Estimator, members: Sequence[Array], calibration: Calibration, shown: bool
+) -> Array:
+    """How likely rows are positive, (rows, 1), by the scores of all members' models.
+
+    ``shown`` says whether the calibration is of mean probabilities, or of mean logits.
+    """
+    votes = [to_votes(base, scores) if shown else scores for scores in members]
+    means = np.asarray(sum(each.sum(axis=1) for each in votes))
+    means = means / sum(each.shape[1] for each in votes)
+    return calibration.of_all(finite_logit(means) if shown else means)[:, None]
 
 
 def average_models(share: ModelShare, count: int) -> ModelShare:

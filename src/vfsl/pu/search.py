@@ -49,6 +49,7 @@ REASONS = {
     "hidden": "the promoted rows reach half of the positives that are estimated to be hidden",
     "stable": "the ranking of the unlabelled rows did not change any more",
     "sizes": "one more batch would leave fewer unlabelled rows than positives",
+    "empty": "there are no two unlabelled rows left to draw pseudo-negatives from",
 }
 
 Tell = Callable[[str, int, int], None]  # stage, how much of it is done, of how much
@@ -92,7 +93,7 @@ class PositiveSearch:
     ) -> None:
         self._trainer, self._settings, self._tell = trainer, settings, tell
         self._base = trainer.base
-        self._listed = settings["row_lists"] == "seed"
+        self._listed = settings["row_lists"] == "told"
         self.known = find_known(trainer.part.target)
         rows = len(self.known)
         self.promoted = np.zeros(rows, dtype=bool)
@@ -154,6 +155,8 @@ class PositiveSearch:
                 stability=stability,
                 positives=int(self.positive.sum()),
                 unlabelled=int(self.unlabelled.sum()),
+                pool=int((negatives & self.unlabelled).sum()),
+                early=self._settings["stop"] == "early",
             )
             if reason is not None:
                 break
@@ -205,12 +208,10 @@ class PositiveSearch:
             return Ranking(np.where(unlabelled, values, np.nan), values[known], shares, [])
         scores = np.hstack(shown)
         values = average_logits(self._base, scores, batch.voters)
-        held_out = values[known]
-        if self._base.knows_training_scores:
-            # One model scores more boldly than a mean of many; U has both, so it shows the way.
-            alone = average_logits(self._base, scores, batch.held_out)
-            held_out = match_scale(alone[known], alone[unlabelled], values[unlabelled])
-        else:
+        # One model scores more boldly than a mean of many; U has both, so it shows the way.
+        alone = average_logits(self._base, scores, batch.held_out)
+        held_out = match_scale(alone[known], alone[unlabelled], values[unlabelled])
+        if not self._base.knows_training_scores:
             shown = []  # a listed bag did not score all rows
         return Ranking(np.where(unlabelled, values, np.nan), held_out, shares, shown)
 
@@ -280,7 +281,7 @@ class PositiveSearch:
         if not ranking.scores:
             return share
         shown = [each[:, :models] for each in ranking.scores[:members]]
-        scores = to_probabilities(self._base, shown, self.calibration)
+        scores = to_probabilities(self._base, shown, self.calibration, shown=True)
         return replace(share, scores=scores, seen=Seen.of(part.table, part.rows))
 
 
@@ -341,13 +342,20 @@ def why_stop(
     stability: float | None,
     positives: int,
     unlabelled: int,
+    pool: int,
+    early: bool,
 ) -> str | None:
     """The reason to end after an iteration (counted from 1), or None to go on.
 
-    ``positives`` and ``unlabelled`` count the rows after this iteration's promotion.
+    ``positives``, ``unlabelled`` and ``pool``, from which pseudo-negatives come, count the rows
+    after this iteration's promotion. Unless it may end ``early``, all iterations are done.
     """
     if iteration >= outer:
         return "outer"
+    if pool < 2:
+        return "empty"
+    if not early:
+        return None
     if promoted >= hidden / 2:
         return "hidden"
     if stability is not None and stability >= STABLE:

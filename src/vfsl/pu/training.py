@@ -5,7 +5,7 @@ Holds   the label holder: marks, and with them who trains and votes; feature hol
 Learns  beyond what the base estimator shows (see its file): everybody how many tasks there are.
         The label holder: with a linear base the sum of each row's voters' total scores, else all
         training scores. The key holder: uniformly masked numbers, how many rows there are. With
-        listed rows (``row_lists="seed"``) feature holders learn who the known positives are, and
+        listed rows (``row_lists="told"``) feature holders learn who the known positives are, and
         the label holder a score of each row and bag.
 
 The label holder leads, and the others follow. Every party keeps its finished tasks in a place of
@@ -49,7 +49,7 @@ from vfsl.estimators.linear import LogisticRegression, encode_columns
 from vfsl.lead import Follower, Leader, disclose_orders
 from vfsl.parts import ModelShare, Part, Roles, Seen
 from vfsl.pu.bags import Booleans, average_sums
-from vfsl.pu.bases import average_logits, cut_part, on_shares, to_logits
+from vfsl.pu.bases import average_logits, cut_part, on_shares
 from vfsl.pu.shared_tasks import train_side
 from vfsl.store import Checkpoints
 from vfsl.values import Ciphertext, Disclosure, Disclosures, Floats, Integers, Masked
@@ -63,9 +63,13 @@ DISCLOSURES: Disclosures = {
         "what comes next: models on all rows, on listed rows, or the end, and which of the trained "
         "models make up the result"
     ),
-    "positives": Disclosure(np.ndarray, "which rows are positives: B learns P"),
-    "pseudo-negatives": Disclosure(np.ndarray, "which rows are drawn as negatives: B learns N"),
-    "out-of-bag": Disclosure(np.ndarray, "which rows are to be scored: B learns O"),
+    "positives": Disclosure(np.ndarray, "which rows are the positives P: membership is told"),
+    "pseudo-negatives": Disclosure(
+        np.ndarray, "which rows are drawn as negatives N: membership is told"
+    ),
+    "out-of-bag": Disclosure(
+        np.ndarray, "which rows are out of bag, O, and scored: membership is told"
+    ),
 }
 SUM_DISCLOSURES: Disclosures = {
     "public key": Disclosure(dict, "the public key of this run"),
@@ -87,7 +91,7 @@ class TrainedModels:
     """A finished task: the label holder's share, and what it learned.
 
     ``sums`` over each row's voters where the base shows nothing else, else ``scores`` of all models
-    (of listed rows, those that train or are to be scored).
+    (of listed rows, those that train or are to be scored); then bags vote by probability.
     """
 
     share: ModelShare
@@ -98,7 +102,7 @@ class TrainedModels:
         """One logit for each row by its voters; NaN for a row without one."""
         if self.scores is not None:
             return average_logits(base, self.scores, voters)
-        return to_logits(base, average_sums(np.asarray(self.sums), voters))
+        return average_sums(np.asarray(self.sums), voters)
 
 
 class BagTrainer:

@@ -4,7 +4,7 @@ Holds   the label holder: columns and marks (+1 known positive, −1 unlabelled)
         columns; the key holder: the secret key, no data; the positive holder: ids, after the end.
 Learns  the label holder: one out-of-bag value for each row (all training scores of tree bases).
         Feature holders: with a linear base on shares nothing, else what the base shows them, and
-        with ``row_lists="seed"`` who the positives are. The key holder: sizes, or uniformly masked
+        with ``row_lists="told"`` who the positives are. The key holder: sizes, or uniformly masked
         numbers. The positive holder: see deliver.py.
 
 Who is positive, who trains and who is out of bag are private row weights and votes on shares, or
@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 
 from vfsl.channel import Channel
 from vfsl.data import check_labels
@@ -43,8 +44,20 @@ from vfsl.values import Array
 
 # What a preset stands for, where a parameter is left to it.
 PRESETS: dict[str, dict[str, Any]] = {
-    "default": {"outer": 1, "promote": None, "row_lists": "hidden", "spies": False},
-    "seed": {"outer": 3, "promote": 0.02, "row_lists": "seed", "spies": True},
+    "default": {
+        "outer": 1,
+        "stop": "early",
+        "promote": None,
+        "row_lists": "hidden",
+        "spies": False,
+    },
+    "paper": {
+        "outer": 3,
+        "stop": "outer",
+        "promote": 0.02,
+        "row_lists": "told",
+        "spies": True,
+    },
 }
 
 
@@ -59,6 +72,10 @@ class VFPU:
         How likely each unlabelled row is positive, by id of the label holder.
     reliable_positives_ : Series
         The promoted rows of these, most likely first.
+    oob_mean_ : Series
+        The raw out-of-bag score of each unlabelled row, before calibration: the mean probability
+        by the bags that it is not in. Where no score of a single bag is shown (base 'lr' with
+        hidden row lists), the probability of the mean logit.
     oob_score_ : float
         How often a held-out known positive ranks above an unlabelled row.
     prior_ : Prior
@@ -84,27 +101,35 @@ class VFPU:
     outer: int | None = param(
         None,
         "Number of iterations: after each, the best unlabelled rows join the positives. By default "
-        "1, and 3 with preset 'seed'; more than one promoted batch rather hurts.",
+        "1, and 3 with preset 'paper'; more than one promoted batch rather hurts.",
         ge=1,
+    )
+    stop: Literal["early", "outer"] | None = param(
+        None,
+        "'outer': exactly as many iterations as the parameter outer says, as with preset 'paper'. "
+        "'early': fewer, if the promoted rows reach half of the estimated hidden positives, the "
+        "ranking no longer changes, or positives would outnumber unlabelled rows.",
     )
     rounds: int = param(20, "Bags per iteration.", ge=1)
     promote: float | None = param(
         None,
         "Fraction of the unlabelled rows that each iteration promotes to reliable positives. By "
         "default half of the positives that are estimated to be hidden, and 0.02 with preset "
-        "'seed'.",
+        "'paper'.",
         ge=0,
         le=1,
     )
-    preset: Literal["default", "seed"] = param(
+    preset: Literal["default", "paper"] = param(
         "default",
         "Values of parameters that are not given: what measured best, or the whole published loop "
-        "('seed').",
+        "('paper').",
+        formerly={"seed": "paper"},
     )
-    row_lists: Literal["hidden", "seed"] | None = param(
+    row_lists: Literal["hidden", "told"] | None = param(
         None,
-        "'hidden': nobody but the label holder learns who is positive. 'seed': feature holders "
+        "'hidden': nobody but the label holder learns who is positive. 'told': feature holders "
         "receive the rows of each bag, so they learn it, and each bag trains on its own rows only.",
+        formerly={"seed": "told"},
     )
     spies: bool | None = param(
         None, "Draw pseudo-negatives only from reliable negatives that spies have found."
@@ -137,7 +162,7 @@ class VFPU:
     def settings(self) -> dict[str, Any]:
         """The parameters as all parties know them: the preset is filled in."""
         given = settings_of(self) | {"base": self.make_base().name}
-        preset = PRESETS[self.preset]
+        preset = PRESETS[given["preset"]]
         return given | {name: preset[name] for name in preset if given[name] is None}
 
     def asks(self, deliver: bool = False, scheme: str = "auto") -> tuple[Ask, ...]:
@@ -146,7 +171,7 @@ class VFPU:
         ``deliver`` says whether reliable positives go to the positive holder.
         """
         asked: list[Ask] = []
-        if self.settings()["row_lists"] == "seed":
+        if self._listed:
             asked.append(("disclosure", "row lists"))
         base = self.make_base()
         if not bases.fits_on_shares(base) or scheme not in ("auto", *bases.SHARES):
@@ -340,9 +365,14 @@ class VFPU:
             return None
         counted = [np.asarray(each)[:, :models] for each in scores]
         calibration = Calibration(**share.state["calibration"])
-        return bases.to_probabilities(base, counted, calibration)
+        shown = base.knows_training_scores or self._listed
+        return bases.to_probabilities(base, counted, calibration, shown)
 
     # ---- internals ------------------------------------------------------------------------------
+
+    @property
+    def _listed(self) -> bool:
+        return bool(self.settings()["row_lists"] == "told")
 
     def _roles(self, site: Site, label_holder: str) -> Roles:
         base, others = self.make_base(), len(site.standing.aligned) - 1
@@ -354,13 +384,13 @@ class VFPU:
         if share is not None:
             loaded = [ModelShare.from_dict(member) for member in share.state["members"]]
             return share.state["models"], loaded
-        listed = self.settings()["row_lists"] == "seed"
-        return 0, [None] * (self.rounds if listed else 1)
+        return 0, [None] * (self.rounds if self._listed else 1)
 
     def _take_in(self, share: ModelShare, site: Site) -> None:
         """The label holder's results as attributes, by its ids."""
         self.scores_ = scores_of(share, site)
         self.reliable_positives_ = reliable_of(share, site)
+        self.oob_mean_ = raw_scores_of(share, site)
         self.oob_score_: float = share.state["oob score"]
         self.prior_ = Prior(**share.state["prior"])
         self.history_ = pd.DataFrame(list(share.rounds))
@@ -378,6 +408,12 @@ def scores_of(share: ModelShare, site: Site) -> pd.Series[float]:
     rows = np.asarray(share.state["unlabelled rows"], dtype=np.int64)
     index = pd.Index(_common_ids(site)[rows], name="id", dtype=object)
     return pd.Series(share.state["probabilities"], index=index, name="score", dtype=float)
+
+
+def raw_scores_of(share: ModelShare, site: Site) -> pd.Series[float]:
+    """The out-of-bag scores behind `scores_of`: mean probabilities over bags, not calibrated."""
+    means = expit(np.asarray(share.state["logits"], dtype=np.float64))
+    return pd.Series(means, index=scores_of(share, site).index, name="oob_mean")
 
 
 def reliable_of(share: ModelShare, site: Site) -> pd.Series[float]:

@@ -231,14 +231,14 @@ def describe_training(steps: Sequence[Step]) -> Section | None:
 
 
 def _draw_curves(step: Step) -> list[Chart]:
-    """A curve for the loss and one for the uncertainty, where rounds have them.
+    """A curve for the loss, the objective and the uncertainty, where rounds have them.
 
-    Stages minimise different losses, so each has a curve of its own.
+    Stages minimise different objectives, so each has a curve of its own.
     """
     rounds = step["rounds"]
     place = next((name for name in _PLACES if rounds and name in rounds[0]), "round")
     charts = []
-    for what, tone in (("loss", 1), ("uncertainty", 2)):
+    for what, tone in (("loss", 1), ("objective", 1), ("uncertainty", 2)):
         curves: dict[str, list[tuple[float, float]]] = {}
         for at, one in enumerate(rounds):
             value = one.get(what)
@@ -251,7 +251,9 @@ def _draw_curves(step: Step) -> list[Chart]:
                 Series(name, points, tones[at % len(tones)])
                 for at, (name, points) in enumerate(curves.items())
             ]
-            note = "" if len(curves) == 1 else "Each stage minimises a loss of its own."
+            note = "" if len(curves) == 1 else "Each stage minimises an objective of its own."
+            if what == "objective":
+                note = f"{note} It is not the loss: a quadratic stands for that.".strip()
             title = f"{what.capitalize()} by {place}"
             charts.append(draw_lines(title, series, x=place, y=what, note=note))
     return charts
