@@ -24,22 +24,14 @@ from vfsl.job.steps import (
     AlignStep,
     CompleteTerms,
     EvaluateStep,
-    LabelColumn,
     Place,
     PuTerms,
     Step,
-    Strict,
     TrainStep,
     make_step,
 )
+from vfsl.job.tables import IdColumns, IdSection, LabelColumn, Reading, Strict
 from vfsl.registry import Registry
-
-
-def _id_columns(value: object) -> str | list[str]:
-    several = isinstance(value, list) and value and all(isinstance(name, str) for name in value)
-    if not isinstance(value, str) and not several:
-        raise wrong("a column name, or a list of them", value)
-    return value  # type: ignore[return-value]
 
 
 def _one_of(special: Sequence[str], registry: Registry[Any], value: object) -> str:
@@ -68,14 +60,12 @@ class RunSection(Strict):
     private_draws: Literal["seed", "system"] = "seed"
 
 
-class PartySection(Strict):
-    """One party's table."""
+class PartySection(Reading):
+    """One party's table, and how it is read."""
 
     table: str
-    id: Annotated[str | list[str], PlainValidator(_id_columns)]
+    id: IdColumns
     label: LabelColumn = None
-    kinds: dict[str, Literal["numeric", "categorical"]] = Field(default_factory=dict)
-    duplicates: Literal["error", "first"] = "error"
 
 
 class TestSection(Strict):
@@ -100,6 +90,7 @@ class JobSteps(Strict):
     """What a job of one machine and one between organisations have in common: test and steps."""
 
     parties: Any  # by name, or only their names
+    ids: IdSection = IdSection()
     test: TestSection | None = None
     steps: list[SerializeAsAny[Step]] = Field(min_length=1)
 
@@ -402,7 +393,11 @@ def load_job(path: Path) -> Job:
 
 def _known_fields(kind: type[JobSteps]) -> Any:
     """The fields that are known where an unknown one was found."""
-    sections: dict[str, type[Strict]] = {"test": TestSection, "parties": PartySection}
+    sections: dict[str, type[Strict]] = {
+        "test": TestSection,
+        "parties": PartySection,
+        "ids": IdSection,
+    }
     sections["run"] = RunSection if kind is Job else RunTerms
 
     def known(location: Location) -> list[str]:

@@ -12,8 +12,6 @@ from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PlainValidator,
     PrivateAttr,
@@ -27,27 +25,12 @@ from vfsl.completion.fedpsg import FedPSG
 from vfsl.errors import ConfigError
 from vfsl.estimators import ESTIMATORS, Estimator
 from vfsl.job.mistakes import nearest, nearest_or_all, sentence, wrong
+from vfsl.job.tables import Strict
 from vfsl.params import Param, find_mistake, params_of
 from vfsl.pu import VFPU
 
 STEPS = ("align", "pu", "complete", "train", "evaluate")
 LABEL_DISCLOSURE = "label-disclosure"
-
-
-class Strict(BaseModel):
-    """No unknown fields, no silent conversions."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-def _label(value: object) -> str | bool | None:
-    if value is not None and value is not False and not isinstance(value, str):
-        raise wrong("a column, or false where no column is a label", value)
-    return value
-
-
-# A party's label, which is never a feature; false says that no column is one.
-LabelColumn = Annotated[str | Literal[False] | None, PlainValidator(_label)]
 
 
 def _protocol(value: object) -> str:
@@ -158,7 +141,7 @@ class AlignStep(Step):
 
     do: Literal["align"]
     parties: list[str] | None = Field(default=None, description="Which parties; all by default.")
-    protocol: ProtocolName = Field(default="blind-rsa", description="How ids are compared.")
+    protocol: ProtocolName = Field(default="ecdh", description="How ids are compared.")
 
     @property
     def named(self) -> list[str]:
@@ -171,7 +154,7 @@ class PuTerms(Step):
     do: Literal["pu"]
     positives: str = Field(description="The party whose ids are known positives.")
     label_holder: str = Field(description="The party that receives marks and scores.")
-    protocol: ProtocolName = Field(default="blind-rsa", description="How ids are compared.")
+    protocol: ProtocolName = Field(default="ecdh", description="How ids are compared.")
     consent: list[str] = Field(
         default=[], description="The parties that agree to send the result to the positive holder."
     )
