@@ -173,6 +173,36 @@ def read_ids(
     return PartyTable.from_frame(frame, party=party, id=id, duplicates=duplicates)
 
 
+def read_raw(
+    path: str | Path,
+    *,
+    party: str,
+    ids: Sequence[str] = (),
+    separator: str | None = None,
+    encoding: str = "utf-8",
+) -> dict[str, pa.Array]:
+    """Every cell of a file as text, in whatever state it is; those of Parquet as Arrow writes them.
+
+    Parameters
+    ----------
+    path, party, separator, encoding
+        As in :func:`read_table`.
+    ids : sequence of str
+        Columns that are known to be there: they help to find the separator.
+    """
+    with _reading(path, party) as (file, suffix, where):
+        if suffix not in _PARQUET:
+            found = _find_separator(file, suffix, separator, ids, encoding)
+            return read_cells(file, where, found, encoding)
+        frame, _ = _read_parquet(file, where)
+    return {
+        name: pa.array(
+            [None if pd.isna(cell) else str(cell) for cell in frame[name]], type=pa.large_string()
+        )
+        for name in frame.columns
+    }
+
+
 def column_names(
     path: str | Path, *, party: str, separator: str | None = None, encoding: str = "utf-8"
 ) -> list[str]:

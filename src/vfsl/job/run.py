@@ -17,6 +17,7 @@ from vfsl.data.findings import Ask, declare_label
 from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError, InputError, StoreError
 from vfsl.federation import Federation
+from vfsl.job.common import check_common
 from vfsl.job.completion_files import write_completion
 from vfsl.job.play import play
 from vfsl.job.schema import Job
@@ -41,6 +42,7 @@ def run_job(
     """
     check_free(out)
     tables, test = read_tables(job, folder, ask)
+    check_common(job, tables)
     kept = unfinished(out)
     checkpoints = store.Checkpoints(kept, _fingerprint(job, folder))
     try:
