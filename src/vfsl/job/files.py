@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from vfsl.align import Limits, Normalise
 from vfsl.data import PartyTable
+from vfsl.data.checks import counted
 from vfsl.errors import ConfigError
 from vfsl.estimators import load_model
 from vfsl.federation import Federation
@@ -27,6 +28,7 @@ from vfsl.job.run import check_free, run_job
 from vfsl.job.schema import check
 from vfsl.job.tables import IdSection, Reading
 from vfsl.progress import OnEvent
+from vfsl.record import FILE_NAME
 
 Ids = Mapping[str, str | list[str]]
 Sections = Mapping[str, Mapping[str, Any]]
@@ -126,10 +128,16 @@ def predict_files(
     check_free(out)
     known = sorted(path.stem for path in run.glob("model-*.json"))
     name = model or (known[0] if len(known) == 1 else None)
+    if not known:
+        raise ConfigError(
+            f"There is no run in {run}."
+            if not (run / FILE_NAME).exists()
+            else f"The run in {run} has no model; it trained none."
+        )
     if name not in known or name is None:
         raise ConfigError(
-            f"{run} has {len(known)} saved models ({', '.join(known) or 'none'}); "
-            "name one of them by --model."
+            f"The run in {run} has {counted(len(known), 'model')}: {', '.join(known)}; name one "
+            "of them by --model."
         )
     fitted = load_model(run, name)
     holder, column = fitted.label_

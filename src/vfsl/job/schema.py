@@ -186,7 +186,28 @@ class JobSteps(Strict):
         if isinstance(made, CompleteTerms) and completed is not None:
             before = (completed, made.given, made.missing)
         trained = {place: self.steps[place - 1] for place in self.trained_before(number)}
-        return Place(number, tuple(self.party_names), before, trained)
+        marked = None
+        for place, step in enumerate(self.steps[: number - 1], start=1):
+            if isinstance(step, AlignStep):
+                marked = None
+            elif isinstance(step, PuTerms):
+                marked = (place, step.label_holder)
+        name = self._names().get(number, "")
+        return Place(number, tuple(self.party_names), before, trained, marked, name)
+
+    def _names(self) -> dict[int, str]:
+        """What the models of train steps are called: as they say, else by model and rows."""
+        steps = {n: s for n, s in enumerate(self.steps, start=1) if isinstance(s, TrainStep)}
+        names = {
+            n: s.name or (f"{s.model} with completed rows" if s.rows == "completed" else s.model)
+            for n, s in steps.items()
+        }
+        said = [s.name for s in steps.values() if s.name is not None]
+        for number, step in steps.items():
+            if step.name is not None and said.count(step.name) > 1:
+                raise ValueError(f"steps[{number - 1}].name {step.name!r} is that of two steps")
+        twice = [name for name in names.values() if list(names.values()).count(name) > 1]
+        return {n: f"{name} (step {n})" if name in twice else name for n, name in names.items()}
 
     def _check_train(self, step: TrainStep, place: int, aligned: Sequence[str]) -> None:
         where = f"steps[{place}]"

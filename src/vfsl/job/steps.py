@@ -26,6 +26,7 @@ from vfsl.errors import ConfigError
 from vfsl.estimators import ESTIMATORS, Estimator
 from vfsl.job.mistakes import nearest, nearest_or_all, sentence, wrong
 from vfsl.job.tables import Strict
+from vfsl.job.verdict import Way
 from vfsl.params import Param, find_mistake, params_of
 from vfsl.pu import VFPU
 
@@ -81,12 +82,18 @@ class Place:
         The last complete step since the last alignment.
     trained : mapping of number to TrainStep
         The train steps whose models can be judged here.
+    marked : tuple of (number, label holder) or None
+        The last pu step since the last alignment.
+    name : str
+        What the model of a train step is called in figures.
     """
 
     number: int = 0
     parties: tuple[str, ...] = ()
     completed: tuple[int, str, str] | None = None
     trained: Mapping[int, Any] = field(default_factory=dict)
+    marked: tuple[int, str] | None = None
+    name: str = ""
 
 
 def _check_method(check: Callable[[], Any]) -> None:
@@ -220,6 +227,9 @@ class TrainStep(Step):
     rows: Literal["common", "completed"] = Field(
         default="common", description="Train on common rows, or on completed ones as well."
     )
+    name: str | None = Field(
+        default=None, min_length=1, description="What figures call it; its model by default."
+    )
     accept: list[Literal["label-disclosure"]] = Field(
         default=[], description="What the model may tell the other parties."
     )
@@ -254,6 +264,11 @@ class TrainStep(Step):
     @classmethod
     def own_fields(cls) -> list[str]:
         return list(TrainStep.model_fields)
+
+    @property
+    def way(self) -> Way:
+        """How its model is trained, for comparisons."""
+        return Way(self.model, "all" if self.estimator_type.uses_all_rows else self.rows)
 
     def estimator(self) -> Estimator:
         """The model with the parameters that were given."""
