@@ -38,7 +38,7 @@ def test_aligned_files(protocol, tmp_path, monkeypatch, capsys):
     write(tmp_path, "a.csv", [f"w{i:04}" for i in range(60)], x=range(60))
     write(tmp_path, "b.csv", [f"w{i:04}" for i in range(20, 90)], y=["odd, text"] * 70)
     assert align(monkeypatch, tmp_path, "--id", "customer_id", "--protocol", protocol) == 0
-    assert "overlap 40" in capsys.readouterr().out
+    assert "40 common rows" in capsys.readouterr().out
     a, b = aligned(tmp_path, "A"), aligned(tmp_path, "B")
     assert a["customer_id"].tolist() == b["customer_id"].tolist()
     assert set(a["customer_id"]) == {f"w{i:04}" for i in range(20, 60)}

@@ -28,33 +28,34 @@ def complain(text: str) -> None:
 
 
 def print_summary(fed: Federation, folder: Path) -> None:
-    """A line for each step, and where the results are."""
+    """What came of it, first; then a line for each step, and where the results are."""
     from vfsl.report import summarise
+    from vfsl.report.telling import tell_step
 
-    details = [step.details for step in fed.steps]
-    for step, more in zip(summarise([fed.record])["runs"][0]["steps"], details, strict=True):
+    steps = summarise([fed.record])["runs"][0]["steps"]
+    for step in steps:
         if step["name"] == "evaluate":
-            say(f"evaluate, in {step['seconds']:.1f} s:")
-            for line in judged_lines(more["metrics"]):
-                say(f"  {line}")
-        else:
-            say(step_line(step))
-        for note in step["notes"]:
+            for line in told_lines(step):
+                say(line)
+            say("")
+    for step in steps:
+        line = tell_step(step, steps)
+        if line:
+            say(line)
+        for note in step["notes"] if step["name"] != "evaluate" else []:
             say(f"  note: {note}")
     say(f"Results: {folder}")
     say(f"Report:  {folder / 'report.html'}")
 
 
-def step_line(step: dict[str, Any]) -> str:
-    """One step as a line."""
-    from vfsl.report.words import describe_stop, readable_bytes, write_count, write_rounded
-
-    facts = [f"{name} {write_rounded(value)}" for name, value in step["metrics"].items()]
-    facts += [write_count(len(step["rounds"]), "round")] if step["rounds"] else []
-    facts += [describe_stop(step["stop_reason"])] if step["stop_reason"] else []
-    if step["messages"]:
-        facts += [write_count(step["messages"], "message"), readable_bytes(step["bytes"])]
-    return f"{step['name']}: {', '.join(facts)} in {step['seconds']:.1f} s"
+def told_lines(step: Mapping[str, Any]) -> list[str]:
+    """An evaluation: its headline, the answers, and the figures of each model."""
+    details = step["details"]
+    lines = [str(details["verdict"]), ""]
+    lines += [f"- {one['text']}" for one in details.get("questions") or []]
+    rows = details.get("test rows", 0)
+    lines += ["", f"On {rows:,} held-out rows, with {step['settings']['level']:.0%} intervals:"]
+    return lines + [f"  {line}" for line in judged_lines(details["metrics"])]
 
 
 def judged_lines(metrics: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -95,7 +95,12 @@ def step_files(
     if step["do"] == "train" and test:
         content["test"] = {"share": test}
         content["steps"].append({"do": "evaluate"})
-    return run_job(check(content), Path(), out, on_event, in_options)
+    try:
+        job = check(content)
+    except ConfigError as error:
+        # The only step that options are about.
+        raise ConfigError(str(error).removeprefix("step 2: ")) from None
+    return run_job(job, Path(), out, on_event, in_options)
 
 
 def predict_files(

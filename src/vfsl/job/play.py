@@ -344,7 +344,7 @@ def _judge(
         }
         outcome.notes = (page["verdict"],)
         names = ("metrics", "gains", "questions", "verdict", "tone", "test rows")
-        outcome.details = {name: page[name] for name in names} | {"label": list(label)}
+        outcome.details = {name: page[name] for name in names}
     return page
 
 

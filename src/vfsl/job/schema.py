@@ -159,7 +159,7 @@ class JobSteps(Strict):
         if self.test is not None and self.test.column is not None:
             _check_known("test.column", self.test.column[0], parties)
         for place, step in enumerate(self.steps):
-            where, aligned = f"steps[{place}]", self.aligned_before(place + 1)
+            where, aligned = f"step {place + 1}", self.aligned_before(place + 1)
             for party in step.named:
                 _check_known(where, party, parties)
             if isinstance(step, AlignStep):
@@ -205,15 +205,15 @@ class JobSteps(Strict):
         said = [s.name for s in steps.values() if s.name is not None]
         for number, step in steps.items():
             if step.name is not None and said.count(step.name) > 1:
-                raise ValueError(f"steps[{number - 1}].name {step.name!r} is that of two steps")
+                raise ValueError(f"step {number}: name {step.name!r} is that of two steps")
         twice = [name for name in names.values() if list(names.values()).count(name) > 1]
         return {n: f"{name} (step {n})" if name in twice else name for n, name in names.items()}
 
     def _check_train(self, step: TrainStep, place: int, aligned: Sequence[str]) -> None:
-        where = f"steps[{place}]"
+        where = f"step {place + 1}"
         if step.label[0] not in aligned:
             raise ValueError(
-                f"{where}.label must be at an aligned party. Got {step.label[0]!r} instead"
+                f"{where}: label must be at an aligned party. Got {step.label[0]!r} instead"
             )
         if step.rows != "completed":
             return
@@ -221,17 +221,17 @@ class JobSteps(Strict):
         made = None if completed is None else self.steps[completed - 1]
         if not isinstance(made, CompleteTerms):
             raise ValueError(
-                f"{where}.rows must be 'common' where no complete step comes before. Got "
+                f"{where}: rows must be 'common' where no complete step comes before. Got "
                 "'completed' instead"
             )
         if made.given != step.label[0]:
             raise ValueError(
-                f"{where}.label must be at {made.given!r}, the given party of the complete step, "
+                f"{where}: label must be at {made.given!r}, the given party of the complete step, "
                 f"since completed rows have no label elsewhere. Got {step.label[0]!r} instead"
             )
 
     def _check_evaluate(self, step: EvaluateStep, place: int) -> None:
-        where = f"steps[{place}]"
+        where = f"step {place + 1}"
         if self.test is None:
             raise ValueError(
                 f"{where} must have rows to evaluate on: add a [test] section with a share or a "
@@ -246,7 +246,7 @@ class JobSteps(Strict):
         for model in step.models or []:
             if model not in trained:
                 raise ValueError(
-                    f"{where}.models must be numbers of train steps since the last alignment: "
+                    f"{where}: models must be numbers of train steps since the last alignment: "
                     f"{', '.join(map(str, trained))}, counted from 1. Got {model} instead"
                 )
 
@@ -261,7 +261,9 @@ class Job(JobSteps):
     def _fits_together(self) -> Job:
         holder = self.run.key_holder
         self._check_names(
-            holder, f"run.key_holder must be no party with a table. Got {holder!r} instead"
+            holder,
+            f"{holder} is reserved for the key holder, who has no table; rename the party, or "
+            "choose another run.key_holder",
         )
         self._check_steps()
         for place, step in enumerate(self.steps):
@@ -269,7 +271,7 @@ class Job(JobSteps):
                 name = step.label_of(party)
                 if name is not None and section.label is False:
                     raise ValueError(
-                        f"steps[{place}].label names {name!r} of {party}, but "
+                        f"step {place + 1}: label names {name!r} of {party}, but "
                         f"parties.{party}.label is false; name the label there"
                     )
         return self
@@ -337,23 +339,23 @@ def _check_align(step: AlignStep, where: str, parties: Sequence[str]) -> None:
     chosen = parties if step.parties is None else step.parties
     if len(chosen) < 2 or len(set(chosen)) != len(chosen):
         raise ValueError(
-            f"{where}.parties must name two or more different parties. Got {chosen} instead"
+            f"{where}: parties must name two or more different parties. Got {chosen} instead"
         )
 
 
 def _check_pu(step: PuTerms, where: str, aligned: Sequence[str]) -> None:
     if step.positives in aligned:
         raise ValueError(
-            f"{where}.positives is {step.positives!r}, which is aligned; the align step must name "
+            f"{where}: positives is {step.positives!r}, which is aligned; the align step must name "
             "the parties that hold columns, without the positive holder"
         )
     if step.label_holder not in aligned:
         raise ValueError(
-            f"{where}.label_holder must be an aligned party. Got {step.label_holder!r} instead"
+            f"{where}: label_holder must be an aligned party. Got {step.label_holder!r} instead"
         )
     if step.consent and sorted(set(step.consent)) != sorted(aligned):
         raise ValueError(
-            f"{where}.consent must name all parties that hold columns, {', '.join(aligned)}, or "
+            f"{where}: consent must name all parties that hold columns, {', '.join(aligned)}, or "
             f"none. Got {', '.join(step.consent)} instead"
         )
 
@@ -362,16 +364,16 @@ def _check_complete(step: CompleteTerms, where: str, aligned: Sequence[str]) -> 
     for name in ("given", "missing"):
         if getattr(step, name) not in aligned:
             raise ValueError(
-                f"{where}.{name} must be an aligned party. Got {getattr(step, name)!r} instead"
+                f"{where}: {name} must be an aligned party. Got {getattr(step, name)!r} instead"
             )
     if step.advice_trees is not None and step.label is None:
         raise ValueError(
-            f"{where}.advice_trees must come with a label to advise on. Got {step.advice_trees} "
+            f"{where}: advice_trees must come with a label to advise on. Got {step.advice_trees} "
             "without one instead"
         )
     if step.given == step.missing:
         raise ValueError(
-            f"{where}.missing must be another party than given. Got {step.missing!r} instead"
+            f"{where}: missing must be another party than given. Got {step.missing!r} instead"
         )
     try:
         check_pair(step.given, step.missing, aligned)
@@ -385,7 +387,7 @@ def check(content: Mapping[str, Any], kind: type[JobSteps] = Job) -> Any:
     listed = content.get("steps")
     if isinstance(listed, list):
         content["steps"] = [
-            step if isinstance(step, Step) else make_step(step, f"steps[{place}]")
+            step if isinstance(step, Step) else make_step(step, f"step {place + 1}")
             for place, step in enumerate(listed)
         ]
     try:

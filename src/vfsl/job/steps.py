@@ -316,18 +316,18 @@ def make_step(content: Any, place: str) -> Step:
     do = content.get("do")
     listed = ", ".join(map(repr, STEPS))
     if do is None:
-        raise ConfigError(f"{place}.do is missing; it must be one of {listed}.")
+        raise ConfigError(f"{place}: do is missing; it must be one of {listed}.")
     if do not in STEPS:
         raise ConfigError(
-            f"{place}.do must be one of {listed}. Got {do!r:.80} instead{nearest(do, STEPS)}"
+            f"{place}: do must be one of {listed}. Got {do!r:.80} instead{nearest(do, STEPS)}"
         )
     model = content.get("model")
     if do == "train" and model not in models():
         known = ", ".join(map(repr, models()))
         if model is None:
-            raise ConfigError(f"{place}.model is missing; it must be one of {known}.")
+            raise ConfigError(f"{place}: model is missing; it must be one of {known}.")
         raise ConfigError(
-            f"{place}.model must be one of {known}. Got {model!r:.80} instead"
+            f"{place}: model must be one of {known}. Got {model!r:.80} instead"
             f"{nearest(model, models())}"
         )
     kind = _type_of(do, model)
@@ -362,7 +362,7 @@ def _unknown_field(place: str, name: str, do: str, model: str | None, known: Seq
     owners = [other for other in models() if do == "train" and name in fields_of(do, other)]
     if owners:
         return (
-            f"{place}.{name} belongs to model = {' or '.join(map(repr, owners))}. Got model = "
+            f"{place}: {name} belongs to model = {' or '.join(map(repr, owners))}. Got model = "
             f"{model!r} instead."
         )
-    return f"{place}.{name} is not a known field{nearest_or_all(name, known)}"
+    return f"{place}: {name} is not a known field{nearest_or_all(name, known)}"
