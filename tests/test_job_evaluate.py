@@ -114,20 +114,20 @@ def test_every_question_is_answered_and_the_headline_names_the_simple_way():
     ]
     text, tone = give_headline(found, scores, "A", "AUC")
     assert tone == "helps"
-    assert text.startswith("Use logistic: held-out AUC 0.")
-    assert "with completed rows adds AUC +0.000 (+0.000 to +0.000): not worth it." in text
+    assert text.startswith("Use “logistic”: held-out AUC 0.")
+    assert "“With completed rows” adds AUC +0.000 (+0.000 to +0.000): not worth it." in text
     assert found[0].text.startswith("Do the other parties' columns help? Yes: AUC +0.")
-    assert "on 3,000 held-out rows, logistic beside own." in found[0].text
+    assert "on 3,000 held-out rows, “logistic” beside “own”." in found[0].text
 
     scores = scores_of(rng, truth, {**alike, "with completed rows": noise / 9, "logistic": worse})
     found = ask_all(scores, WAYS, ["own"], "AUC", rows)
     text, tone = give_headline(found, scores, "A", "AUC")
     assert tone == "does not help"
-    assert text.startswith("Stay with what A has alone (own)")
+    assert text.startswith("Stay with what A has alone (“own”)")
 
     scores = scores_of(rng, truth, {**alike, "with completed rows": noise / 9, "own": 3 * worse})
     found = ask_all(scores, WAYS, ["own"], "AUC", rows)
-    assert give_headline(found, scores, "A", "AUC")[0].startswith("Use with completed rows")
+    assert give_headline(found, scores, "A", "AUC")[0].startswith("Use “with completed rows”")
 
     few = truth[:30]
     unsure = scores_of(rng, few, {"logistic": 2 * rng.normal(size=30), "own": worse[:30]})

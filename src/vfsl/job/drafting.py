@@ -250,7 +250,12 @@ def _steps(draft: Draft) -> list[str]:
     if draft.label is None:
         return parts
     label = f"label = {_text(list(draft.label))}"
-    parts.append(_step("train", f"model = {_text(_model(draft)[0])}", label, *_model(draft)[1:]))
+    model, *more = _model(draft)
+    parts.append(_step("train", f"model = {_text(model)}", label, *more))
+    if pair == holders:
+        again = [f"model = {_text(model)}", 'name = "with completed rows"', label]
+        again.append('rows = "completed"       # also rows that only one party has')
+        parts.append(_step("train", *again, *more, active=_can_complete(draft, given, missing)))
     risa = [
         'model = "risa"           # all rows of all parties; needs PyTorch',
         'accept = ["label-disclosure"]  # it tells the others the labels of the rows they train on',

@@ -70,7 +70,7 @@ class Question:
         """The answer in a sentence."""
         return (
             f"{self.asks} {_WORDS[self.verdict].capitalize()}: {self.gain} on {self.rows:,} "
-            f"{self.which} rows, {self.about} beside {self.over}."
+            f"{self.which} rows, “{self.about}” beside “{self.over}”."
         )
 
     def to_plain(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def give_headline(
     value = scores.interval(partner.about, measure).value
     if partner.verdict in ("hurts", "does not help"):
         text = (
-            f"Stay with what {holder} has alone ({partner.over}): the other parties' columns add "
+            f"Stay with what {holder} has alone (“{partner.over}”): the other parties' columns add "
             f"{partner.gain}."
         )
         return text, partner.verdict
@@ -154,17 +154,18 @@ def give_headline(
     rest = [one for one in others if one.about != chosen]
     if partner.verdict == "cannot tell":
         text = (
-            f"Hold out more rows before deciding: {partner.about} adds {partner.gain} to what "
+            f"Hold out more rows before deciding: “{partner.about}” adds {partner.gain} to what "
             f"{holder} has alone, and {partner.rows:,} rows cannot tell whether that is chance."
         )
         return text, "cannot tell"
     value = scores.interval(chosen, measure).value
     text = (
-        f"Use {chosen}: held-out {measure} {value:.3f}; the partners' columns add {partner.gain}."
+        f"Use “{chosen}”: held-out {measure} {value:.3f}; the other parties' columns add "
+        f"{partner.gain}."
     )
     for one in rest:
         words = "not worth it" if one.verdict != "cannot tell" else "not sure enough to use"
         if one.verdict == "helps":
-            words = f"better than {one.over}, not than {chosen}"
-        text += f" {one.about} adds {one.gain}: {words}."
+            words = f"better than “{one.over}”, not than “{chosen}”"
+        text += f" “{one.about[:1].upper()}{one.about[1:]}” adds {one.gain}: {words}."
     return text, "helps"

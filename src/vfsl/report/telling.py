@@ -75,6 +75,14 @@ def _tell_align(step: Step) -> str:
     return text + (f"; {write_list(own)}" if own else "")
 
 
+def tell_notes(step: Step) -> list[str]:
+    """What is to be known of a step; an evaluation's is its headline, told elsewhere."""
+    if step["name"] == "evaluate":
+        return []
+    # That the rounds which were asked for were done is no news.
+    return [note for note in step["notes"] if not note.endswith("ended by: all rounds.")]
+
+
 def tell_positives(step: Step) -> str:
     """What VFPU found."""
     metrics = step["metrics"]
@@ -130,11 +138,18 @@ def name_of(step: Step) -> str:
     return str(name).removeprefix("predict ")
 
 
+def predictions_of(step: Step, steps: Sequence[Step]) -> list[Step]:
+    """The predictions of a trained model, without those that only an evaluation asked for."""
+    return [
+        later
+        for later in steps
+        if later["settings"].get("for") != "evaluate" and _is_prediction(later, step)
+    ]
+
+
 def figures_of(step: Step, steps: Sequence[Step]) -> dict[str, float]:
     """The figures of a model, each named with its rows, held-out ones first."""
-    for later in steps:
-        if later["settings"].get("for") == "evaluate" or not _is_prediction(later, step):
-            continue
+    for later in predictions_of(step, steps):
         asked = later["settings"].get("new rows")
         plain = {"auc": "AUC", "accuracy": "accuracy", "r2": "R²", "rmse": "RMSE"}
         found = {}
@@ -159,8 +174,10 @@ def _tell_training(step: Step, steps: Sequence[Step]) -> str:
     if is_number(left) and left:
         facts.append(f"{write_count(left, 'row')} removed")
     if step["stop_reason"]:
-        rounds = f" after {write_count(len(step['rounds']), 'round')}" if step["rounds"] else ""
-        facts.append(describe_stop(step["stop_reason"]) + rounds)
+        reason = describe_stop(step["stop_reason"])
+        counted = any(letter.isdigit() for letter in reason)  # it says how many already
+        rounds = write_count(len(step["rounds"]), "round") if step["rounds"] else ""
+        facts.append(f"{reason} after {rounds}" if rounds and not counted else reason)
     return ": ".join([text, "; ".join(fact for fact in facts if fact)])
 
 
