@@ -12,6 +12,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from vfsl.federation import Federation
     from vfsl.job import Preview
+    from vfsl.job.estimates import Estimate
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -70,12 +71,18 @@ def judged_lines(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def print_preview(seen: Preview) -> None:
     """What a job would do and reveal."""
+    from vfsl.job.estimates import Estimate
+
     for party, (rows, columns) in seen.sizes.items():
         say(f"{party}: {rows:,} rows, {columns} columns")
-    say("\nSteps, with rough times on two cores:")
+    say("\nSteps, with rough times on two cores, bytes, and their time at 20 Mbit/s:")
     for step in seen.steps:
         given = ", ".join(f"{name} = {_shown(value)}" for name, value in step.settings.items())
-        say(f"  {step.number}. {step.do}: {given} ({_about(step.seconds)})")
+        say(f"  {step.number}. {step.do}: {given} ({_estimated(step.estimate)})")
+    known = [step.estimate for step in seen.steps]
+    seconds = sum(one.seconds or 0.0 for one in known)
+    sent = sum(one.bytes or 0.0 for one in known)
+    say(f"  In all {_estimated(Estimate(seconds, sent))}.")
     say("\nWhat would leave each party, rehearsed on made-up rows:")
     last = ""
     for line in seen.reveals:
@@ -91,6 +98,16 @@ def print_preview(seen: Preview) -> None:
 
 def _shown(value: Any) -> str:
     return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+
+
+def _estimated(one: Estimate) -> str:
+    from vfsl.report.words import readable_bytes
+
+    text = _about(one.seconds)
+    if one.bytes is None:
+        return f"{text}, bytes not estimated"
+    line = _about(one.on_the_line).removeprefix("about ")
+    return f"{text}, {readable_bytes(round(one.bytes))}, {line} on the line"
 
 
 def _about(seconds: float | None) -> str:

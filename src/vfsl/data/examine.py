@@ -28,7 +28,7 @@ from vfsl.data.columns import (
     count_matches,
     count_observed,
 )
-from vfsl.data.findings import count_spelled, inspect, is_label_name
+from vfsl.data.findings import Finding, count_spelled, inspect, is_label_name
 from vfsl.data.shaping import looks_like_days
 from vfsl.data.table import PartyTable
 
@@ -198,7 +198,7 @@ def examine_table(table: PartyTable) -> list[Remark]:
             one.what,
             False,
             one.text,
-            {"drop": [one.column]} if one.what in ("constant", "id-like") and one.column else {},
+            {"drop": [one.column]} if _is_useless(table, one) else {},
         )
         for one in inspect(table)
         if not (one.column in table.labels and one.what == "constant")
@@ -213,6 +213,14 @@ def examine_table(table: PartyTable) -> list[Remark]:
     for name, declared in labels:
         remarks += _examine_label(table, name, declared)
     return remarks
+
+
+def _is_useless(table: PartyTable, one: Finding) -> bool:
+    """Whether nobody would learn from it; whole numbers that never repeat may be amounts."""
+    if one.column is None:
+        return False
+    categorical = table.kinds[one.column] is Kind.CATEGORICAL
+    return one.what == "constant" or (one.what == "id-like" and categorical)
 
 
 def _examine_label(table: PartyTable, name: str, declared: bool) -> list[Remark]:
