@@ -35,16 +35,16 @@ def aligned(folder, party, out="out"):
 
 @pytest.mark.parametrize("protocol", ["blind-rsa", "ecdh"])
 def test_aligned_files(protocol, tmp_path, monkeypatch, capsys):
-    write(tmp_path, "a.csv", [f"{i:04}" for i in range(60)], x=range(60))
-    write(tmp_path, "b.csv", [f"{i:04}" for i in range(20, 90)], y=["odd, text"] * 70)
+    write(tmp_path, "a.csv", [f"w{i:04}" for i in range(60)], x=range(60))
+    write(tmp_path, "b.csv", [f"w{i:04}" for i in range(20, 90)], y=["odd, text"] * 70)
     assert align(monkeypatch, tmp_path, "--id", "customer_id", "--protocol", protocol) == 0
-    assert "overlap 40" in capsys.readouterr().out
+    assert "40 common rows" in capsys.readouterr().out
     a, b = aligned(tmp_path, "A"), aligned(tmp_path, "B")
     assert a["customer_id"].tolist() == b["customer_id"].tolist()
-    assert set(a["customer_id"]) == {f"{i:04}" for i in range(20, 60)}
-    assert (a["row in the file"].astype(int) == a["customer_id"].astype(int) + 1).all()
+    assert set(a["customer_id"]) == {f"w{i:04}" for i in range(20, 60)}
+    assert (a["row in the file"].astype(int) == a["customer_id"].str[1:].astype(int) + 1).all()
     record = (tmp_path / "out/record.json").read_text()
-    assert "0021" not in record
+    assert "w0021" not in record
 
 
 def test_dirty_ids(tmp_path, monkeypatch, capsys):

@@ -93,7 +93,7 @@ def test_ids_of_the_given_party_are_no_formulas_at_the_missing_one(folder, monke
         (("--base", "xgbb"), "did you mean 'xgb'?"),
         (("--k", "0"), "k must be a number above 0 and at most 1. Got 0.0"),
         (("--label", "A=gone"), "Party A has no label 'gone'"),
-        (("--label", "late"), "--label must be NAME=VALUE"),
+        (("--label", "late"), "--label must be PARTY=COLUMN"),
         (("--label", "Q=late"), "names party 'Q', which has no --party"),
         (("--no-label", "A", "--label", "A=late"), "both name party 'A'"),
         (("--advise",), "--advise needs the label of the given party"),

@@ -152,7 +152,7 @@ def test_wrong_parties_are_named():
         fed.align("A", "A")
     with pytest.raises(ConfigError, match="hub must be one of"):
         fed.align("A", "B", hub="K")
-    with pytest.raises(ConfigError, match="at least two parties"):
+    with pytest.raises(ConfigError, match="Two parties are needed"):
         vfsl.simulate({"A": a})
     fed.align(protocol="ecdh")
     with pytest.raises(ConfigError, match="label holder must be aligned"):

@@ -82,7 +82,7 @@ def test_a_party_called_k_does_not_hold_the_keys(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("files", "more", "words"),
     [
-        (("B.csv",), (), "two parties or more. Got 1 files"),
+        (("B.csv",), (), "Two parties are needed; only"),
         (("B.csv", "gone.csv"), (), "does not exist"),
         (("B.csv", "C.csv"), ("--label", "lat"), "did you mean 'late'?"),
         (("B.csv", "C.csv"), ("--label", "id"), "--label must be a column of one file"),
@@ -103,14 +103,24 @@ def test_what_cannot_be_drafted_is_one_sentence(files, more, words, folder, monk
     assert not (folder / "job.toml").exists()
 
 
-def test_without_a_common_column_the_id_must_be_said(folder, monkeypatch, capsys):
+def test_ids_of_other_names_and_spellings_are_found(folder, monkeypatch, capsys):
     frame = pd.read_csv(folder / "B.csv", dtype={"id": str}).rename(columns={"id": "client"})
+    frame["client"] = frame["client"].str.upper()
+    frame.to_csv(folder / "B.csv", index=False)
+    shop = pd.read_csv(folder / "C.csv", dtype={"id": str})
+    shop["id"] = shop["id"].str.lower()
+    shop.to_csv(folder / "C.csv", index=False)
+    assert draft(monkeypatch, folder, files=("B.csv", "C.csv")) == 0
+    job = load_job(folder / "job.toml")
+    assert (job.parties["B"].id, job.ids.case) == ("client", "fold")
+
+
+def test_without_a_column_in_common_the_id_must_be_said(folder, monkeypatch, capsys):
+    frame = pd.read_csv(folder / "B.csv", dtype={"id": str})
+    frame["id"] = [f"other {place} x" for place in range(len(frame))]
     frame.to_csv(folder / "B.csv", index=False)
     assert draft(monkeypatch, folder, files=("B.csv", "C.csv")) == 2
-    assert "say which by --id COLUMN" in capsys.readouterr().err
-    said = ("--id", "B=client", "--id", "C=id")
-    assert draft(monkeypatch, folder, *said, files=("B.csv", "C.csv")) == 0
-    assert load_job(folder / "job.toml").parties["B"].id == "client"
+    assert "say which by --id B=COLUMN" in capsys.readouterr().err
 
 
 def test_a_job_is_never_overwritten(folder, monkeypatch, capsys):

@@ -60,9 +60,9 @@ def vfsl(monkeypatch, *arguments):
 def test_run_ledger_and_report(folder, monkeypatch, capsys):
     out = folder / "out"
     assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", out) == 0
-    assert "overlap 60" in capsys.readouterr().out
+    assert "60 common rows" in capsys.readouterr().out
     predictions = pd.read_csv(out / "parties/A/predictions-2.csv", dtype={"customer": str})
-    assert list(predictions) == ["customer", "predicted spend"]
+    assert list(predictions) == ["customer", "predicted", "rows"]
     assert len(predictions) == 60
     assert predictions["customer"].str.len().eq(5).all()  # leading zeros survive
     assert sorted(path.name for path in (out / "parties/B").iterdir()) == [
@@ -134,8 +134,8 @@ BAD_JOBS = {
     "unknown party in a step": ('label = ["A"', 'label = ["Q"', "party 'Q', which has no table"),
     "unknown label column": ('["A", "spend"]', '["A", "spent"]', "spent"),
     "unknown field": ("seed = 3", "sed = 3", "run.sed is not a known field; did you mean 'seed'?"),
-    "unknown step": ('do = "train"', 'do = "dance"', "steps[1].do must be one of"),
-    "no step": ('do = "train"\n', "", "steps[1].do is missing"),
+    "unknown step": ('do = "train"', 'do = "dance"', "step 2: do must be one of"),
+    "no step": ('do = "train"\n', "", "step 2: do is missing"),
     "unknown model": (
         '"linear"',
         '"cubic"',
@@ -193,7 +193,7 @@ def test_earlier_results_are_never_overwritten(folder, monkeypatch, capsys):
 def test_a_folder_without_a_record(tmp_path, monkeypatch, capsys):
     for command in ("ledger", "report"):
         assert vfsl(monkeypatch, command, tmp_path) == 2
-        assert "no run record" in capsys.readouterr().err
+        assert "There is no run in" in capsys.readouterr().err
 
 
 def test_a_damaged_record(tmp_path, monkeypatch, capsys):

@@ -130,16 +130,16 @@ def test_metrics_are_those_of_predictions_on_the_rows_held_out(case):
     drawn = np.sort(fed.rng("test rows").permutation(len(ids))[: page["test rows"]])
     held = ids[drawn]
     said = pd.read_csv(folder / "out/parties/C/predictions-4.csv", dtype={"id": str})
-    chances = said.set_index("id")["p(late=yes)"][held]
+    chances = said.set_index("id")["probability"][held]
     truth = found["C"].set_index("id")["late"][held]
-    line = next(m for m in page["metrics"] if m["model"] == "xgb (step 4)")
+    line = next(m for m in page["metrics"] if m["model"] == "xgb with completed rows")
     assert line["measure"] == "AUC"
     assert line["value"] == pytest.approx(roc_auc_score(truth == "yes", chances))
     assert line["low"] <= line["value"] <= line["high"]
     models = [line["model"] for line in page["metrics"] if line["measure"] == "AUC"]
     assert models == [
-        "xgb (step 4)",
-        "risa (step 5)",
+        "xgb with completed rows",
+        "risa",
         "own columns, boosted trees",
         "own columns, linear",
         "prior, no columns",
@@ -155,7 +155,7 @@ def test_the_record_has_the_metrics_and_the_verdict(case):
     assert last.name == "evaluate"
     assert last.details["metrics"] == page["metrics"]
     assert last.details["verdict"] == page["verdict"] == last.notes[0]
-    assert last.metrics["AUC of xgb (step 4)"] == page["metrics"][0]["value"]
+    assert last.metrics["held-out AUC of xgb with completed rows"] == page["metrics"][0]["value"]
     assert "late" not in json.dumps(last.details)
 
 
@@ -166,7 +166,10 @@ def test_a_saved_risa_predicts_as_it_did(case):
     written = pd.read_csv(folder / "out/parties/C/predictions-5.csv", dtype={"id": str})
     assert len(written) == len(found["C"])  # RISA answers for rows that only C has, too
     assert written["aligned"].sum() == len(fed.plan.overlap)
-    np.testing.assert_allclose(written["p(late=yes)"], model.predict_proba(fed, rows="all")[:, 1])
+    test = round(0.25 * len(fed.plan.overlap))
+    assert written["rows"].value_counts()["held-out"] == test
+    assert not written.loc[~written["aligned"], "rows"].eq("held-out").any()
+    np.testing.assert_allclose(written["probability"], model.predict_proba(fed, rows="all")[:, 1])
     np.testing.assert_allclose(written["uncertainty"], model.uncertainty(fed, rows="all"))
 
 

@@ -92,3 +92,16 @@ def test_bars_take_any_event():
         with shown as bar:
             bar.event(Event("align", "[red]B[/red]", 5, 3))
             bar.event(Event("train", "round 3", 3))
+
+
+def test_where_nobody_watches_each_finished_step_is_a_line(capfd):
+    """Standard error is no terminal here, as under nohup."""
+    with display(Form.BAR) as bar:
+        bar.event(Event("align", "start"))
+        bar.event(Event("align", "B signs", 5, 9))
+        bar.event(Event("align", "end"))
+    with display(Form.NONE) as quiet:
+        quiet.event(Event("train", "start"))
+        quiet.event(Event("train", "end"))
+    written = capfd.readouterr().err
+    assert written.splitlines() == ["align: done in 0.0 s"]

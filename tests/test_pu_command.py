@@ -99,13 +99,13 @@ def test_an_interrupted_run_goes_on_to_the_same_result(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--consent", "B"), "steps[1].consent must name all parties that hold columns, B, C"),
+        (("--consent", "B"), "consent must name all parties that hold columns, B, C"),
         (("--label-holder", "A"), "label_holder must be an aligned party. Got 'A'"),
         (("--label-holder", "Q"), "party 'Q', which has no table"),
         (("--label-holder", "7"), "party '7', which has no table"),  # a name, not a number
-        (("--base", "forest"), "steps[1]: There is no base of VFPU 'forest'. Known are lr, rf"),
-        (("--promote", "2"), "steps[1].promote must be a number from 0 to 1. Got 2.0"),
-        (("--preset", "papers"), "steps[1].preset must be one of 'default', 'paper'"),
+        (("--base", "forest"), "There is no base of VFPU 'forest'. Known are lr, rf"),
+        (("--promote", "2"), "promote must be a number from 0 to 1. Got 2.0"),
+        (("--preset", "papers"), "preset must be one of 'default', 'paper'"),
     ],
 )
 def test_mistakes_are_one_sentence_and_write_nothing(more, words, folder, monkeypatch, capsys):

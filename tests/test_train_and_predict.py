@@ -47,13 +47,16 @@ def train(folder, monkeypatch, *more, label="A=churn", model="logistic"):
 @pytest.mark.parametrize("model", ["logistic", "rf", "gbdt", "xgb", "lgb"])
 def test_train_then_predict_new_rows(model, folder, monkeypatch, capsys):
     assert train(folder, monkeypatch, model=model) == 0
-    assert "auc" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "held-out AUC" in printed
+    assert printed.index("held-out rows, with 95% intervals") < printed.index("Trained")
     new = parties(folder, "new_a.csv", "new_b.csv")
     assert run(monkeypatch, "predict", folder / "run", *new, "--out", folder / "scored") == 0
     scored = pd.read_csv(folder / "scored/parties/A/predictions.csv", dtype={"id": str})
-    assert list(scored) == ["id", "predicted churn", "p(churn=no)", "p(churn=yes)"]
+    assert list(scored) == ["id", "probability", "predicted", "rows"]
+    assert set(scored["rows"]) == {"new"}
     assert sorted(scored["id"]) == [f"{i:05}" for i in range(210, 300)]
-    np.testing.assert_allclose(scored.iloc[:, 2] + scored.iloc[:, 3], 1.0)
+    assert (scored["predicted"].eq("yes") == scored["probability"].gt(0.5)).all()
     assert not (folder / "scored/parties/B").exists()
 
 
@@ -61,8 +64,8 @@ def test_trees_for_numbers_from_options(folder, monkeypatch):
     given = ("--task", "regression", "--n-estimators", "3", "--max-depth", "2")
     assert train(folder, monkeypatch, *given, model="xgb", label="A=debt") == 0
     written = pd.read_csv(folder / "run/parties/A/predictions-2.csv", dtype={"id": str})
-    assert list(written) == ["id", "predicted debt"]
-    assert written["predicted debt"].nunique() > 2
+    assert list(written) == ["id", "predicted", "rows"]
+    assert written["predicted"].nunique() > 2
 
 
 def test_predicting_the_training_rows_repeats_the_run(folder, monkeypatch):
@@ -71,6 +74,8 @@ def test_predicting_the_training_rows_repeats_the_run(folder, monkeypatch):
     assert run(monkeypatch, "predict", folder / "run", *parties(folder), "--out", out) == 0
     first = pd.read_csv(folder / "run/parties/A/predictions-2.csv").set_index("id")
     second = pd.read_csv(out / "parties/A/predictions.csv").set_index("id")
+    assert set(first.pop("rows")) == {"training", "held-out"}
+    assert set(second.pop("rows")) == {"new"}
     pd.testing.assert_frame_equal(first.sort_index(), second.sort_index())
 
 
@@ -88,10 +93,10 @@ def test_each_share_holds_only_its_own_columns(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model": "cubic"}, "steps[1].model must be one of 'linear', 'logistic', 'rf'"),
+        ({"model": "cubic"}, "model must be one of 'linear', 'logistic', 'rf'"),
         ({"label": "Q=churn"}, "names party 'Q', which has no --party"),
         ({"label": "A=gone"}, "'gone'"),
-        ({"label": "churn"}, "--label must be NAME=VALUE"),
+        ({"label": "churn"}, "--label must be PARTY=COLUMN"),
         ({"model": "linear"}, "expected numbers"),
     ],
 )
@@ -104,7 +109,7 @@ def test_wrong_training_is_one_sentence(change, words, folder, monkeypatch, caps
 def test_wrong_prediction_is_one_sentence(folder, monkeypatch, capsys):
     given = [*parties(folder), "--out", folder / "scored"]
     assert run(monkeypatch, "predict", folder, *given) == 2
-    assert "0 saved models" in capsys.readouterr().err
+    assert "There is no run in" in capsys.readouterr().err
     assert train(folder, monkeypatch) == 0
     capsys.readouterr()
     only_a = ["--party", f"A={folder / 'a.csv'}", "--id", "id", "--out", folder / "scored"]

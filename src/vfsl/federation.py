@@ -156,14 +156,14 @@ class Federation:
     ) -> None:
         if len(tables) < 2:
             raise ConfigError(
-                f"A federation needs at least two parties. Got {len(tables)} instead."
+                f"Two parties are needed; only {', '.join(tables) or 'none'} was given."
             )
         for party in (*tables, key_holder):
             check_party_name("The name of a party", party)
         if key_holder in tables:
             raise ConfigError(
-                f"The key holder must have no data, but {key_holder!r} also has a table; "
-                "choose another key_holder name."
+                f"{key_holder} is reserved for the key holder, who has no table; rename the party, "
+                "or choose another key_holder."
             )
         if scheme != "auto" and scheme not in SCHEMES:
             raise ConfigError(

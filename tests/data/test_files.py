@@ -173,7 +173,7 @@ def test_decimal_commas(tmp_path: Path):
     table = read(tmp_path / "t.csv", content, decimal=",")
     assert table.column("x").tolist() == [1.5, -2.25]
     assert table.column("y").tolist() == [2.0, 3.5]
-    with pytest.raises(ConfigError, match="decimal parameter"):
+    with pytest.raises(ConfigError, match="decimal must be"):
         read(tmp_path / "t.csv", content, decimal="'")
 
 

@@ -115,7 +115,7 @@ def test_text_in_a_declared_number_is_counted():
     ],
 )
 def test_dates_are_refused_with_advice(values: object):
-    with pytest.raises(DataError, match=r"'day' of party A holds dates.*convert it to a number"):
+    with pytest.raises(DataError, match=r"'day' of party A holds dates.*say dates = 'days'"):
         make(base(day=values))
 
 

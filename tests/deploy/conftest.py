@@ -247,7 +247,7 @@ def assert_same_as_in_memory(tables, results, scratch, **settings):
         assert mine == json.loads(json.dumps(model.shares_[party].state))
     predicted = pd.read_csv(results("C") / "predictions-2.csv")
     chances = model.predict_proba(fed)[:, 1]
-    assert list(predicted["p(y=MARKER-YES)"]) == [float(repr(one)) for one in chances.tolist()]
+    assert list(predicted["probability"]) == [float(repr(one)) for one in chances.tolist()]
     return predicted
 
 

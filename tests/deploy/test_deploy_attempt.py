@@ -44,7 +44,7 @@ max_depth = 2
     model = XGB(n_estimators=3, max_depth=2)
     plans = world.folder / "plans"
     fed, model = kit.fitted_in_memory(world.read(), world.results, plans, model)
-    came = pd.read_csv(world.results("C") / "predictions-2.csv")["p(y=MARKER-YES)"]
+    came = pd.read_csv(world.results("C") / "predictions-2.csv")["probability"]
     assert list(came) == model.predict_proba(fed)[:, 1].tolist()
     assert came.nunique() > 2
     messages = {

@@ -111,7 +111,7 @@ def test_a_run_that_is_killed_inside_a_step_ends_as_if_it_had_not(deployment, ki
     else:
         model = XGB(n_estimators=6, max_depth=2, subsample=0.7)
         fed, model = kit.fitted_in_memory(tables, results, plans, model)
-        came = pd.read_csv(results("C") / "predictions-2.csv")["p(y=MARKER-YES)"]
+        came = pd.read_csv(results("C") / "predictions-2.csv")["probability"]
         assert list(came) == model.predict_proba(fed)[:, 1].tolist()
 
 

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from vfsl.align.recipes import Recipe, find_recipe
 from vfsl.data.checks import check_choice
 from vfsl.errors import ConfigError, DataError
 from vfsl.params import check_params, documented, param
@@ -51,17 +52,44 @@ class Normalise:
         "and a plus sign, and whole numbers stored as floats are accepted.",
     )
     remove: str = param("", 'Characters to leave out wherever they stand, such as "-. ".')
+    prefix: str = param("", 'A beginning to leave out where an id has it, such as "CUST-".')
+    recipe: Recipe | Sequence[Recipe] = param(
+        "none",
+        'What ids are: "digits" keeps nothing else; "date" and, month first, "us-date" read days; '
+        '"phone" reads telephone numbers. A list has one for each id column.',
+    )
+    country: str = param("", 'The country\'s code of telephone numbers without one, such as "49".')
 
     def __post_init__(self) -> None:
+        if not isinstance(self.recipe, str) and isinstance(self.recipe, Sequence):
+            object.__setattr__(self, "recipe", tuple(self.recipe))
         check_params(self)
-        if not isinstance(self.remove, str):
+        if self.country and not (self.country.isascii() and self.country.isdigit()):
             raise ConfigError(
-                f"The remove parameter of Normalise must be a str. Got {self.remove!r} instead."
+                "The country parameter of Normalise must be digits, such as '49'. "
+                f"Got {self.country!r} instead."
             )
 
     def describe(self) -> str:
         """The options in one line, for comparison between parties."""
         return " ".join(f"{name}={value!r}" for name, value in asdict(self).items())
+
+    def clean(self, texts: list[str], place: int = 0, columns: int = 1) -> list[str]:
+        """Comparable texts; ``place`` is the id column's among so many."""
+        for step in _list_cleaning_steps(self, self.recipe_of(place, columns)):
+            texts = step(texts)
+        return texts
+
+    def recipe_of(self, place: int, columns: int) -> Recipe:
+        """The recipe of one id column."""
+        if isinstance(self.recipe, str):
+            return self.recipe
+        if len(self.recipe) != columns:
+            raise ConfigError(
+                f"The recipe parameter of Normalise must have one recipe for each of {columns} id "
+                f"columns. Got {len(self.recipe)} instead."
+            )
+        return self.recipe[place]
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,18 +202,16 @@ def _hash_columns(
 
     The length before each part of a composite id makes joining unambiguous.
     """
-    steps = _list_cleaning_steps(normalise)
     prefix, sha256 = _DOMAIN + len(columns).to_bytes(2, "little"), hashlib.sha256
     digests = np.empty((total, DIGEST_BYTES), dtype=np.uint8)
     present = np.ones(total, dtype=bool)
     for start in range(0, total, _CHUNK):
         stop = min(start + _CHUNK, total)
         contents: list[bytes] = []
-        for column in columns:
+        for place, column in enumerate(columns):
             # A Series slices by label when its index holds floats; iloc never does.
             texts = _read_texts(party, getattr(column, "iloc", column)[start:stop], normalise)
-            for step in steps:
-                texts = step(texts)
+            texts = normalise.clean(texts, place, len(columns))
             present[start:stop] &= np.fromiter(map(bool, texts), dtype=bool, count=stop - start)
             encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
             parts = [len(part).to_bytes(4, "little") + part for part in encoded]
@@ -225,7 +251,9 @@ def _read_text(party: str, item: Any, normalise: Normalise) -> str:
     )
 
 
-def _list_cleaning_steps(normalise: Normalise) -> list[Callable[[list[str]], list[str]]]:
+def _list_cleaning_steps(
+    normalise: Normalise, recipe: Recipe
+) -> list[Callable[[list[str]], list[str]]]:
     """The steps that turn texts into comparable ones, each over a whole chunk."""
 
     def unify(texts: list[str]) -> list[str]:
@@ -242,11 +270,21 @@ def _list_cleaning_steps(normalise: Normalise) -> list[Callable[[list[str]], lis
     if normalise.case != "keep" and normalise.unicode != "none":
         # Changing case can take a text out of its normal form.
         steps.append(unify)
+    if normalise.prefix:
+        (start,) = replace(normalise, prefix="", remove="", strip=False, recipe="none").clean(
+            [normalise.prefix]
+        )
+        if normalise.strip:
+            steps.append(lambda texts: [text.strip() for text in texts])
+        steps.append(lambda texts: [text.removeprefix(start) for text in texts])
     if normalise.remove:
         gone = str.maketrans("", "", normalise.remove)
         steps.append(lambda texts: [text.translate(gone) for text in texts])
     if normalise.strip:
         steps.append(lambda texts: [text.strip() for text in texts])
+    written = find_recipe(recipe, normalise.country)
+    if written is not None:
+        steps.append(lambda texts: [written(text) for text in texts])
     if normalise.numbers == "integer":
         steps.append(lambda texts: [_shorten_integer(text) for text in texts])
     return steps

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import tempfile
+import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vfsl.cli.options import Quiet, Shown, free, progress
 from vfsl.cli.progress import Form
 from vfsl.cli.screen import print_summary, say
+
+if TYPE_CHECKING:
+    from vfsl.federation import Federation
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,6 +26,9 @@ def demo(
     to: Annotated[
         Path | None, typer.Option("--out", help="A new folder; demo-run by default.")
     ] = None,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open the report in a browser at the end.")
+    ] = False,
     quiet: Quiet = False,
     shown: Shown = Form.BAR,
 ) -> None:
@@ -43,3 +50,34 @@ def demo(
             store.write_bytes(inputs / path.name, path.read_bytes())
     print_summary(fed, folder)
     say(f"Run it again with:  vfsl run {inputs / 'job.toml'}")
+    say("")
+    for line in tell_manager(fed):
+        say(line)
+    page = (folder / "report.html").absolute()
+    say(f"The page to show: {page}")
+    if open_page:
+        webbrowser.open(page.as_uri())
+
+
+def tell_manager(fed: Federation) -> list[str]:
+    """Three sentences: what to do, what else helps, and what left the parties."""
+    from vfsl.report import readable_bytes
+    from vfsl.report.words import write_list
+
+    found = [step.details for step in fed.steps if step.name == "evaluate"]
+    if not found:
+        return []
+    details = found[-1]
+    said = {"helps": "helps", "hurts": "harms", "does not help": "does not help"}
+    answers = [
+        f"“{one['about']}” {said.get(one['verdict'], 'cannot be judged yet')}"
+        for one in details["questions"]
+    ]
+    sent = sum(flow.bytes for flow in fed.record.ledger)
+    tables = write_list(list(fed.tables))
+    return [
+        f"1. {details['verdict']}",
+        f"2. Asked one by one, on rows that no model had seen: {write_list(answers)}.",
+        f"3. {tables} exchanged {readable_bytes(sent)} in all; no table left its owner, and the "
+        "ledger in the page says what each message revealed.",
+    ]

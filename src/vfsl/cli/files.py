@@ -23,6 +23,7 @@ from vfsl.cli.options import (
 )
 from vfsl.cli.progress import Form
 from vfsl.cli.screen import out, print_summary
+from vfsl.cli.tables import TableOptions, takes_tables
 from vfsl.errors import ConfigError, LimitReached
 
 
@@ -32,6 +33,7 @@ def add_to(app: typer.Typer) -> None:
         app.command()(command)
 
 
+@takes_tables
 def align(
     party: Annotated[
         list[str], typer.Option("--party", help="NAME=FILE, once per party; the last one asks.")
@@ -41,14 +43,9 @@ def align(
         typer.Option("--id", help="The id column, or NAME=COLUMN; commas join composite ids."),
     ],
     to: Out,
-    protocol: Annotated[str, typer.Option(help="blind-rsa or ecdh.")] = "blind-rsa",
+    protocol: Annotated[str, typer.Option(help="ecdh or blind-rsa.")] = "ecdh",
     security: Annotated[int, typer.Option(help="128, or 112 for 2048-bit RSA keys.")] = 128,
     hub: Annotated[str | None, typer.Option(help="The party that asks the others.")] = None,
-    strip: Annotated[bool, typer.Option(help="Ignore white space around ids.")] = True,
-    case: Annotated[str, typer.Option(help="keep, lower or fold.")] = "keep",
-    unicode: Annotated[str, typer.Option(help="NFC, NFKC or none.")] = "NFC",
-    numbers: Annotated[str, typer.Option(help="text: 007 ≠ 7; integer: 007 = 7.")] = "text",
-    duplicates: Annotated[str, typer.Option(help="error, or first: keep the first row.")] = "error",
     empty: Annotated[str, typer.Option(help="error, or drop: leave such rows out.")] = "error",
     minimum: Annotated[int, typer.Option(help="Fewest common rows.")] = 1,
     cap: Annotated[
@@ -64,9 +61,11 @@ def align(
     ] = None,
     quiet: Quiet = False,
     shown: Shown = Form.BAR,
+    *,
+    options: TableOptions,
 ) -> None:
     """Find the rows that parties have in common, privately; resumes after an interruption."""
-    from vfsl.align import Limits, Normalise
+    from vfsl.align import Limits
     from vfsl.job import align_files
 
     files = files_of(party)
@@ -81,8 +80,8 @@ def align(
                 protocol=protocol,
                 security=security,
                 hub=hub,
-                normalise=Normalise(strip=strip, case=case, unicode=unicode, numbers=numbers),  # type: ignore[arg-type]
-                duplicates=duplicates,
+                sections=options.sections(files),
+                id_section=options.id_section(),
                 empty=empty,  # type: ignore[arg-type]
                 limits=Limits(asked=cap, minimum=minimum),
                 state=kept,
@@ -99,17 +98,20 @@ def align(
     out.print(f"Kept for the next alignment (private: keys and values): {kept}", markup=False)
 
 
+@takes_tables
 def predict(
     run: Annotated[Path, typer.Argument(help="The folder of a run that trained a model.")],
     party: Parties,
     id: Ids,
     to: Out,
     model: Annotated[str | None, typer.Option(help="Which model, if there are several.")] = None,
-    protocol: Protocol = "blind-rsa",
+    protocol: Protocol = "ecdh",
     scheme: Scheme = "auto",
     seed: int = 0,
     quiet: Quiet = False,
     shown: Shown = Form.BAR,
+    *,
+    options: TableOptions,
 ) -> None:
     """Score new rows with a trained model; the answer goes to the label holder."""
     from vfsl.job import predict_files
@@ -121,6 +123,8 @@ def predict(
             files,
             id_columns(id, list(files)),
             to,
+            sections=options.sections(files),
+            id_section=options.id_section(),
             model=model,
             protocol=protocol,
             scheme=scheme,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from vfsl.cli.doctor import print_findings
 from vfsl.cli.options import (
     NoLabels,
     Quiet,
@@ -19,6 +20,7 @@ from vfsl.cli.options import (
 )
 from vfsl.cli.progress import Form
 from vfsl.cli.screen import print_preview, print_summary, say
+from vfsl.cli.tables import TableOptions, takes_tables
 from vfsl.errors import ConfigError
 
 
@@ -28,6 +30,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(run)
 
 
+@takes_tables
 def init(
     tables: Annotated[list[Path], typer.Argument(help="The parties' files, or NAME=FILE.")],
     id: Annotated[
@@ -42,6 +45,8 @@ def init(
     ] = None,
     no_label: NoLabels = None,
     to: Annotated[Path, typer.Option("--out", help="The job file.")] = Path("job.toml"),
+    *,
+    options: TableOptions,
 ) -> None:
     """Write a commented job for some tables: ids and kinds as the files show them."""
     from vfsl import store
@@ -52,7 +57,9 @@ def init(
         raise ConfigError(f"{to} exists; choose another name by --out.")
     files = party_files([str(path) for path in tables])
     ids = None if id is None else id_columns(id, list(files))
-    draft = look_at(files, ids, label or (), no_label or ())
+    sections, id_section = options.sections(files), options.id_section()
+    draft = look_at(files, ids, label or (), no_label or (), sections, id_section)
+    print_findings(draft.checkup)
     text = job_text(draft, to.parent)
     store.write_text(to, text)
     load_job(to)

@@ -47,7 +47,8 @@ def pairs(option: str, values: list[str]) -> dict[str, str]:
     for value in values:
         name, equals, rest = value.partition("=")
         if not (name and equals and rest):
-            raise ConfigError(f"{option} must be NAME=VALUE. Got {value!r} instead.")
+            what = "PARTY=FILE" if option == "--party" else "PARTY=COLUMN"
+            raise ConfigError(f"{option} must be {what}. Got {value!r} instead.")
         if name in found:
             raise ConfigError(f"{option} names {name!r} twice.")
         found[name] = rest
@@ -116,9 +117,7 @@ def record_in(folder: Path) -> RunRecord:
     from vfsl.record import FILE_NAME, RunRecord
 
     if not (folder / FILE_NAME).exists():
-        raise ConfigError(
-            f"There is no run record in {folder}; expected the --out folder of a run."
-        )
+        raise ConfigError(f"There is no run in {folder}; name the --out folder of a run.")
     return RunRecord.load(folder)
 
 

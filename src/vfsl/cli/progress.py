@@ -117,9 +117,14 @@ class _Rate(ProgressColumn):
 
 
 class Bar:
-    """A bar with stage, round, rate and remaining time, if a person is watching."""
+    """A bar with stage, round, rate and remaining time, if a person is watching.
+
+    Where nobody is, as under ``nohup``, each step that has ended is one line.
+    """
 
     def __init__(self, *, shown: bool = True) -> None:
+        self._lines = shown and not err.is_terminal
+        self._began: dict[str, float] = {}
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -145,6 +150,8 @@ class Bar:
 
     def event(self, event: Event) -> None:
         with self._lock:
+            if self._lines:
+                self._write(event)
             last = self._last
             if event.total is None and event.step == last.step and last.total:
                 # A round within a column: the bar stays that of the columns.
@@ -161,3 +168,11 @@ class Bar:
                 total=event.total,
                 count=f"{event.done:,} of {event.total:,}" if event.total else "",
             )
+
+    def _write(self, event: Event) -> None:
+        now = time.monotonic()
+        if event.stage == "end":
+            seconds = now - self._began.pop(event.step, now)
+            err.print(f"{event.step}: done in {seconds:.1f} s", markup=False)
+        else:
+            self._began.setdefault(event.step, now)

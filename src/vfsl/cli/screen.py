@@ -12,6 +12,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from vfsl.federation import Federation
     from vfsl.job import Preview
+    from vfsl.job.estimates import Estimate
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -28,33 +29,34 @@ def complain(text: str) -> None:
 
 
 def print_summary(fed: Federation, folder: Path) -> None:
-    """A line for each step, and where the results are."""
+    """What came of it, first; then a line for each step, and where the results are."""
     from vfsl.report import summarise
+    from vfsl.report.telling import tell_notes, tell_step
 
-    details = [step.details for step in fed.steps]
-    for step, more in zip(summarise([fed.record])["runs"][0]["steps"], details, strict=True):
+    steps = summarise([fed.record])["runs"][0]["steps"]
+    for step in steps:
         if step["name"] == "evaluate":
-            say(f"evaluate, in {step['seconds']:.1f} s:")
-            for line in judged_lines(more["metrics"]):
-                say(f"  {line}")
-        else:
-            say(step_line(step))
-        for note in step["notes"]:
+            for line in told_lines(step):
+                say(line)
+            say("")
+    for step in steps:
+        line = tell_step(step, steps)
+        if line:
+            say(line)
+        for note in tell_notes(step):
             say(f"  note: {note}")
     say(f"Results: {folder}")
     say(f"Report:  {folder / 'report.html'}")
 
 
-def step_line(step: dict[str, Any]) -> str:
-    """One step as a line."""
-    from vfsl.report.words import describe_stop, readable_bytes, write_count, write_rounded
-
-    facts = [f"{name} {write_rounded(value)}" for name, value in step["metrics"].items()]
-    facts += [write_count(len(step["rounds"]), "round")] if step["rounds"] else []
-    facts += [describe_stop(step["stop_reason"])] if step["stop_reason"] else []
-    if step["messages"]:
-        facts += [write_count(step["messages"], "message"), readable_bytes(step["bytes"])]
-    return f"{step['name']}: {', '.join(facts)} in {step['seconds']:.1f} s"
+def told_lines(step: Mapping[str, Any]) -> list[str]:
+    """An evaluation: its headline, the answers, and the figures of each model."""
+    details = step["details"]
+    lines = [str(details["verdict"]), ""]
+    lines += [f"- {one['text']}" for one in details.get("questions") or []]
+    rows = details.get("test rows", 0)
+    lines += ["", f"On {rows:,} held-out rows, with {step['settings']['level']:.0%} intervals:"]
+    return lines + [f"  {line}" for line in judged_lines(details["metrics"])]
 
 
 def judged_lines(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -69,12 +71,18 @@ def judged_lines(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def print_preview(seen: Preview) -> None:
     """What a job would do and reveal."""
+    from vfsl.job.estimates import Estimate
+
     for party, (rows, columns) in seen.sizes.items():
         say(f"{party}: {rows:,} rows, {columns} columns")
-    say("\nSteps, with rough times on two cores:")
+    say("\nSteps, with rough times on two cores, bytes, and their time at 20 Mbit/s:")
     for step in seen.steps:
         given = ", ".join(f"{name} = {_shown(value)}" for name, value in step.settings.items())
-        say(f"  {step.number}. {step.do}: {given} ({_about(step.seconds)})")
+        say(f"  {step.number}. {step.do}: {given} ({_estimated(step.estimate)})")
+    known = [step.estimate for step in seen.steps]
+    seconds = sum(one.seconds or 0.0 for one in known)
+    sent = sum(one.bytes or 0.0 for one in known)
+    say(f"  In all {_estimated(Estimate(seconds, sent))}.")
     say("\nWhat would leave each party, rehearsed on made-up rows:")
     last = ""
     for line in seen.reveals:
@@ -90,6 +98,16 @@ def print_preview(seen: Preview) -> None:
 
 def _shown(value: Any) -> str:
     return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+
+
+def _estimated(one: Estimate) -> str:
+    from vfsl.report.words import readable_bytes
+
+    text = _about(one.seconds)
+    if one.bytes is None:
+        return f"{text}, bytes not estimated"
+    line = _about(one.on_the_line).removeprefix("about ")
+    return f"{text}, {readable_bytes(round(one.bytes))}, {line} on the line"
 
 
 def _about(seconds: float | None) -> str:

@@ -35,6 +35,8 @@ from vfsl.cli.options import (
 )
 from vfsl.cli.progress import Form
 from vfsl.cli.screen import print_summary
+from vfsl.cli.tables import collect
+from vfsl.cli.tables import parameters as parameters_of_tables
 from vfsl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,6 +49,11 @@ COMMANDS = {
 }
 Advise = Annotated[
     bool, typer.Option("--advise", help="Give advice on training the given party's --label.")
+]
+
+Test = Annotated[
+    float,
+    typer.Option(help="Hold out this fraction of the common rows to judge the model; 0: none."),
 ]
 
 
@@ -101,7 +108,7 @@ def _command(name: str) -> Callable[..., None]:
         "to": (Out, inspect.Parameter.empty),
         "label": (Labels, None),
         "no_label": (NoLabels, None),
-        "protocol": (Protocol, "blind-rsa"),
+        "protocol": (Protocol, "ecdh"),
         "scheme": (Scheme, "auto"),
         "seed": (Annotated[int, typer.Option(help="Repeats the run exactly.")], 0),
         "quiet": (Quiet, False),
@@ -109,15 +116,21 @@ def _command(name: str) -> Callable[..., None]:
     }
     if name == "complete":
         shared["advise"] = (Advise, False)
+    if name == "train":
+        shared["test"] = (Test, 0.2)
+    options_of_tables = parameters_of_tables()
 
     # --protocol is that of the alignment; a step's own is --train-protocol.
     options = {
-        one.name: f"{name}_{one.name}" if one.name in shared else _option_name(one)
+        one.name: f"{name}_{one.name}"
+        if one.name in shared or one.name in options_of_tables
+        else _option_name(one)
         for one in fields
     }
 
     def command(**given: Any) -> None:
         common = {key: given.pop(key) for key in shared}
+        common["options"] = collect(given)
         step = {one.name: _read(one, given[options[one.name]]) for one in fields}
         chosen = {key: value for key, value in step.items() if value is not None}
         if LOW_SETTINGS in chosen:
@@ -131,6 +144,7 @@ def _command(name: str) -> Callable[..., None]:
             parameters[options[one.name]] = (Annotated[one.type, option], inspect.Parameter.empty)
         else:
             parameters[options[one.name]] = (Annotated[one.type | None, option], None)
+    parameters |= options_of_tables
     command.__annotations__ = {key: kind for key, (kind, _) in parameters.items()}
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
@@ -269,6 +283,9 @@ def _run(name: str, step: Mapping[str, Any], common: Mapping[str, Any]) -> None:
                 content,
                 to,
                 labels=labels_of(label, common["no_label"], files),
+                sections=common["options"].sections(files),
+                id_section=common["options"].id_section(),
+                test=common.get("test", 0.0),
                 protocol=common["protocol"],
                 scheme=common["scheme"],
                 seed=common["seed"],

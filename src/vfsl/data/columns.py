@@ -18,8 +18,19 @@ from vfsl.errors import ConfigError, DataError
 WHOLE = r"^[+-]?[0-9]+$"
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 LEADING_ZERO = r"^[+-]?0[0-9]+$"
-DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.]+.*)?$"
+# Days with the year first or last; see vfsl.data.shaping for how they are read.
+DATE = (
+    r"^([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4})"
+    r"([ T][0-9:.]+.*)?$"
+)
 DECIMAL_COMMA = r"^[+-]?[0-9]+,[0-9]+$"
+# Groups of three digits with a mark between them that is not the decimal one.
+THOUSANDS = {
+    ",": r"^[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?$",
+    ".": r"^[+-]?[0-9]{1,3}(\.[0-9]{3})+(,[0-9]+)?$",
+    " ": r"^[+-]?[0-9]{1,3}([ \x{00A0}\x{202F}][0-9]{3})+([.,][0-9]+)?$",
+    "'": r"^[+-]?[0-9]{1,3}(['\x{2019}][0-9]{3})+([.,][0-9]+)?$",
+}
 TRUTH = r"^([Tt]rue|TRUE|[Ff]alse|FALSE)$"
 
 
@@ -70,7 +81,7 @@ def clean_column(
         declared = None
     if bool(values.isna().all()):
         if not is_label:
-            raise DataError(f"{where} has no value in any row; leave the column out.")
+            raise DataError(f"{where} has no value in any row; name the column in drop.")
         # A table whose labels are all unknown is an ordinary table to predict for.
         return pd.Series(np.full(len(values), np.nan), index=values.index), Kind.LABEL
     family = _find_family(values)
@@ -198,8 +209,8 @@ def _check_finite(values: pd.Series[Any], where: str) -> None:
 
 def _date_error(where: str) -> DataError:
     return DataError(
-        f"{where} holds dates or times; convert it to a number that means something, such as "
-        "days since a fixed day, or declare text categorical."
+        f"{where} holds dates or times; say dates = 'days' (a number), 'parts' (year, month, "
+        "weekday) or 'both', or name it in drop."
     )
 
 
@@ -284,13 +295,13 @@ def guess_column(cells: pa.Array, where: str) -> pd.Series[Any]:
 def mixed_error(where: str, numeric: int, other: int) -> DataError:
     return DataError(
         f"{where} mixes {counted(numeric, 'number')} with {counted(other, 'cell')} of text or "
-        "another type; correct them, list their marks in missing_values when reading a file, or "
-        "declare the column categorical."
+        "another type; correct them, list their marks in missing_values, or declare the column "
+        "categorical in kinds."
     )
 
 
 def decimal_comma_error(where: str) -> DataError:
     return DataError(
-        f"{where} looks like numbers with a decimal comma; read the file with decimal=',', or "
-        "declare the column categorical."
+        f"{where} looks like numbers with a decimal comma; say decimal = ',', or declare the "
+        "column categorical in kinds."
     )

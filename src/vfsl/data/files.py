@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import itertools
@@ -21,6 +22,7 @@ import pyarrow.parquet
 from vfsl.data.checks import counted
 from vfsl.data.columns import (
     DECIMAL_COMMA,
+    THOUSANDS,
     TRUTH,
     Kind,
     all_match,
@@ -29,6 +31,7 @@ from vfsl.data.columns import (
     read_texts,
     read_truths,
 )
+from vfsl.data.shaping import Dates, check_columns
 from vfsl.data.table import PartyTable
 from vfsl.errors import ConfigError, DataError
 from vfsl.store import replacing
@@ -56,9 +59,14 @@ def read_table(
     kinds: Mapping[str, Kind | str] | None = None,
     label: str | Literal[False] | None = None,
     duplicates: str = "error",
+    drop: Collection[str] = (),
+    fold: Collection[str] = (),
+    dates: Dates | Mapping[str, Dates] | None = None,
     separator: str | None = None,
     decimal: str = ".",
+    thousands: str = "",
     missing_values: Collection[str] = ("",),
+    encoding: str = "utf-8",
 ) -> PartyTable:
     """Read a party's table from a CSV (``.csv``, ``.tsv``) or Parquet (``.parquet``, ``.pq``) file.
 
@@ -70,14 +78,19 @@ def read_table(
     Parameters
     ----------
     path : str or Path
-    party, id, kinds, label, duplicates
+    party, id, kinds, label, duplicates, drop, fold, dates
         As in :meth:`PartyTable.from_frame`.
     separator : str, optional
         One character between CSV cells; by default comma, semicolon or tab, whichever fits.
     decimal : {".", ","}
         The decimal mark of numbers in a CSV file.
+    thousands : {"", ",", ".", " ", "'"}
+        The mark between groups of three digits in a CSV file.
     missing_values : collection of str
-        CSV cells that mean missing. ``"?"`` or ``"NA"`` mean themselves unless listed here.
+        CSV cells that mean missing; an empty one always does. ``"?"`` or ``"NA"`` mean themselves
+        unless listed here.
+    encoding : str
+        Of a CSV file: "utf-8", "latin-1", "cp1252", "utf-16", "gb18030" and so on.
 
     Raises
     ------
@@ -92,10 +105,22 @@ def read_table(
             usable = set(frame.columns) - set(ids)
             declared = {**{n: k for n, k in stored.items() if n in usable}, **declared}
         else:
-            raw = _read_csv(file, where, _find_separator(file, suffix, separator, ids))
-            frame = _read_columns(raw, party, ids, declared, decimal, missing_values)
+            found = _find_separator(file, suffix, separator, ids, encoding)
+            raw = read_cells(file, where, found, encoding)
+            check_columns(raw, party, "drop", drop, ids)
+            raw = {name: cells for name, cells in raw.items() if name not in drop}
+            drop = ()
+            frame = _read_columns(raw, party, ids, declared, decimal, thousands, missing_values)
     return PartyTable.from_frame(
-        frame, party=party, id=id, kinds=declared, label=label, duplicates=duplicates
+        frame,
+        party=party,
+        id=id,
+        kinds=declared,
+        label=label,
+        duplicates=duplicates,
+        drop=drop,
+        fold=fold,
+        dates=dates,
     )
 
 
@@ -106,12 +131,14 @@ def read_ids(
     id: str | Sequence[str],
     duplicates: str = "error",
     empty: Literal["error", "drop"] = "error",
+    separator: str | None = None,
+    encoding: str = "utf-8",
 ) -> PartyTable:
     """Read only the ids of a file, whatever state its other columns are in.
 
     Parameters
     ----------
-    path, party, id, duplicates
+    path, party, id, duplicates, separator, encoding
         As in :func:`read_table`.
     empty : {"error", "drop"}
         Refuse rows without an id, or leave them out.
@@ -130,10 +157,13 @@ def read_ids(
         if suffix in _PARQUET:
             frame, _ = _read_parquet(file, where)
         else:
-            raw = _read_csv(file, where, _find_separator(file, suffix, None, ids))
+            found = _find_separator(file, suffix, separator, ids, encoding)
+            raw = read_cells(file, where, found, encoding)
             wanted = {name: cells for name, cells in raw.items() if name in ids}
             frame = (
-                _read_columns(wanted, party, ids, {}, ".", ("",)) if wanted else pd.DataFrame(raw)
+                _read_columns(wanted, party, ids, {}, ".", "", ("",))
+                if wanted
+                else pd.DataFrame(raw)
             )
     missing = [name for name in ids if name not in frame.columns]
     if not missing:
@@ -143,7 +173,39 @@ def read_ids(
     return PartyTable.from_frame(frame, party=party, id=id, duplicates=duplicates)
 
 
-def column_names(path: str | Path, *, party: str) -> list[str]:
+def read_raw(
+    path: str | Path,
+    *,
+    party: str,
+    ids: Sequence[str] = (),
+    separator: str | None = None,
+    encoding: str = "utf-8",
+) -> dict[str, pa.Array]:
+    """Every cell of a file as text, in whatever state it is; those of Parquet as Arrow writes them.
+
+    Parameters
+    ----------
+    path, party, separator, encoding
+        As in :func:`read_table`.
+    ids : sequence of str
+        Columns that are known to be there: they help to find the separator.
+    """
+    with _reading(path, party) as (file, suffix, where):
+        if suffix not in _PARQUET:
+            found = _find_separator(file, suffix, separator, ids, encoding)
+            return read_cells(file, where, found, encoding)
+        frame, _ = _read_parquet(file, where)
+    return {
+        name: pa.array(
+            [None if pd.isna(cell) else str(cell) for cell in frame[name]], type=pa.large_string()
+        )
+        for name in frame.columns
+    }
+
+
+def column_names(
+    path: str | Path, *, party: str, separator: str | None = None, encoding: str = "utf-8"
+) -> list[str]:
     """The columns of a file, in its order; of its rows only the first few are looked at."""
     with _reading(path, party) as (file, suffix, where):
         if suffix in _PARQUET:
@@ -151,7 +213,8 @@ def column_names(path: str | Path, *, party: str) -> list[str]:
                 return list(pyarrow.parquet.read_schema(file).names)
             except (pa.ArrowException, OSError):
                 raise DataError(f"{where} is not a Parquet file, or is damaged.") from None
-        first = _read_first_rows(file, _find_separator(file, suffix, None, []), 1)
+        found = _find_separator(file, suffix, separator, [], encoding)
+        first = _read_first_rows(file, found, 1, encoding)
     if not first:
         raise DataError(f"{where} is not a CSV file.")
     return first[0]
@@ -237,7 +300,9 @@ def _check_suffix(path: Path) -> str:
     return suffix
 
 
-def _find_separator(path: Path, suffix: str, asked: str | None, ids: Sequence[str]) -> str:
+def _find_separator(
+    path: Path, suffix: str, asked: str | None, ids: Sequence[str], encoding: str = "utf-8"
+) -> str:
     """The character between cells: asked for, a tab in .tsv, else the one that fits best."""
     if asked is not None:
         if len(asked) != 1:
@@ -250,7 +315,7 @@ def _find_separator(path: Path, suffix: str, asked: str | None, ids: Sequence[st
         return "\t"
 
     def fitness(separator: str) -> tuple[int, bool, int]:
-        rows = _read_first_rows(path, separator, 100)
+        rows = _read_first_rows(path, separator, 100, encoding)
         header = rows[0] if rows else []
         even = all(len(row) == len(header) for row in rows)
         return sum(name in header for name in ids), even, len(header)
@@ -258,9 +323,11 @@ def _find_separator(path: Path, suffix: str, asked: str | None, ids: Sequence[st
     return max(_SEPARATORS, key=fitness)
 
 
-def _read_csv(path: Path, where: str, separator: str) -> dict[str, pa.Array]:
+def read_cells(
+    path: Path, where: str, separator: str, encoding: str = "utf-8"
+) -> dict[str, pa.Array]:
     """Every cell as raw text, by column name. Strict: each line has as many cells as the header."""
-    first = _read_first_rows(path, separator, 1)
+    first = _read_first_rows(path, separator, 1, encoding)
     if not first:
         raise DataError(f"{where} is not a CSV file.")
     names = [f"f{place}" for place in range(len(first[0]))]
@@ -268,14 +335,16 @@ def _read_csv(path: Path, where: str, separator: str) -> dict[str, pa.Array]:
         table = pyarrow.csv.read_csv(
             path,
             # One thread, so that an error knows its line.
-            read_options=pyarrow.csv.ReadOptions(autogenerate_column_names=True, use_threads=False),
+            read_options=pyarrow.csv.ReadOptions(
+                autogenerate_column_names=True, use_threads=False, encoding=encoding
+            ),
             parse_options=pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False
             ),
         )
-    except pa.ArrowInvalid as error:
-        raise _csv_error(where, str(error)) from None
+    except (pa.ArrowInvalid, UnicodeError) as error:
+        raise _csv_error(where, str(error), encoding) from None
     columns = [column.combine_chunks() for column in table.columns]
     columns = [
         pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
@@ -289,23 +358,36 @@ def _read_csv(path: Path, where: str, separator: str) -> dict[str, pa.Array]:
     return {name: column.slice(1) for name, column in zip(header, columns, strict=True)}
 
 
-def _read_first_rows(path: Path, separator: str, count: int) -> list[list[str]]:
+def _read_first_rows(
+    path: Path, separator: str, count: int, encoding: str = "utf-8"
+) -> list[list[str]]:
     """The first lines that are not blank, cut into cells; none if they cannot be."""
     try:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        codec = codecs.lookup(encoding).name
+    except LookupError:
+        raise ConfigError(
+            f"encoding must be the name of one, such as 'utf-8' or 'cp1252'. Got {encoding!r} "
+            "instead."
+        ) from None
+    known = "utf-8-sig" if codec == "utf-8" else codec
+    try:
+        with path.open(encoding=known, errors="replace", newline="") as lines:
             rows = (row for row in csv.reader(lines, delimiter=separator) if row)
             return list(itertools.islice(rows, count))
-    except csv.Error:
+    except (csv.Error, UnicodeError):
         return []
 
 
-def _csv_error(where: str, message: str) -> DataError:
+def _csv_error(where: str, message: str, encoding: str) -> DataError:
     # Arrow's message quotes the line; only its number may be repeated.
     line = re.search(r"Row #(\d+)", message)
     at = f" in line {int(line[1]):,}" if line else ""
     wrong = re.search(r"Expected (\d+) columns, got (\d+)", message)
-    if "UTF8" in message or "UTF-8" in message:
-        return DataError(f"{where} is not UTF-8 text{at}; save it as UTF-8.")
+    if any(word in message for word in ("UTF8", "UTF-8", "codec", "decode")):
+        return DataError(
+            f"{where} is not {encoding.upper()} text{at}; say its encoding, such as 'cp1252', or "
+            "save it as UTF-8."
+        )
     if wrong:
         return DataError(
             f"{where} is not a table: {counted(int(wrong[2]), 'cell')}{at}, but {wrong[1]} columns "
@@ -320,21 +402,27 @@ def _read_columns(
     ids: Collection[str],
     declared: Mapping[str, Kind],
     decimal: str,
+    thousands: str,
     missing_values: Collection[str],
 ) -> pd.DataFrame:
     if decimal not in (".", ","):
+        raise ConfigError(f"decimal must be '.' or ','. Got {decimal!r} instead.")
+    if thousands and (thousands not in THOUSANDS or thousands == decimal):
+        known = ", ".join(repr(mark) for mark in THOUSANDS)
         raise ConfigError(
-            f"The decimal parameter of read_table must be '.' or ','. Got {decimal!r} instead."
+            f"thousands must be one of {known}, and not the decimal mark. Got {thousands!r} "
+            "instead."
         )
-    marks = pa.array(list(missing_values), type=pa.large_string())
+    if isinstance(missing_values, str):
+        missing_values = [missing_values]
+    marks = pa.array(list({"", *missing_values}), type=pa.large_string())
     columns: dict[str, pd.Series[Any]] = {}
     for name, cells in raw.items():
         cells = pc.if_else(pc.is_in(cells, marks), pa.scalar(None, cells.type), cells)
         kind = declared.get(name)
         where = f"Column {name!r} of party {party}"
-        if decimal == "," and name not in ids and kind is not Kind.CATEGORICAL:
-            comma = pc.match_substring_regex(cells, DECIMAL_COMMA)
-            cells = pc.if_else(comma, pc.replace_substring(cells, ",", "."), cells)
+        if name not in ids and kind is not Kind.CATEGORICAL:
+            cells = read_marks(cells, decimal, thousands)
         if name in ids or kind is Kind.NUMERIC:
             # Ids stay as written; from_frame reads declared numbers and counts what is not one.
             columns[name] = read_texts(cells)
@@ -344,6 +432,21 @@ def _read_columns(
         else:
             columns[name] = guess_column(cells, where)
     return pd.DataFrame(columns)
+
+
+def read_marks(cells: pa.Array, decimal: str, thousands: str) -> pa.Array:
+    """Cells whose numbers have a decimal point and no marks between groups of digits."""
+    if thousands:
+        grouped = pc.match_substring_regex(cells, THOUSANDS[thousands])
+        same = {" ": " \u00a0\u202f", "'": "'\u2019"}.get(thousands, thousands)
+        joined = cells
+        for mark in same:
+            joined = pc.replace_substring(joined, mark, "")
+        cells = pc.if_else(grouped, joined, cells)
+    if decimal == ",":
+        comma = pc.match_substring_regex(cells, DECIMAL_COMMA)
+        cells = pc.if_else(comma, pc.replace_substring(cells, ",", "."), cells)
+    return cells
 
 
 def _read_parquet(path: Path, where: str) -> tuple[pd.DataFrame, dict[str, Kind]]:

@@ -177,11 +177,19 @@ def check_labels(
         for column in table.features:
             if column.casefold() in others or not is_label_name(column):
                 continue
-            if table.column(column).nunique() == 2:
+            if count_spelled(table.column(column)) == 2:
                 raise ConfigError(
                     f"Column {column!r} of {party} looks like a label, which must never be a "
                     f"feature; {(ask or ask_in_python)(party, column)} if it is an ordinary column."
                 )
+
+
+def count_spelled(values: pd.Series[Any]) -> int:
+    """How many values a column has, however they are spelled: yes, YES and no are two."""
+    distinct = values.dropna().unique()
+    if len(distinct) > 50:
+        return len(distinct)
+    return len({str(one).strip().casefold() for one in distinct})
 
 
 def declare_label(table: PartyTable, column: str | None) -> PartyTable:

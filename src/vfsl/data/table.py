@@ -5,7 +5,7 @@ Errors never quote an id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, Literal
@@ -16,6 +16,7 @@ import pandas as pd
 from vfsl.data.checks import check_choice, counted
 from vfsl.data.columns import Kind, clean_column, kind_from
 from vfsl.data.findings import Finding
+from vfsl.data.shaping import Dates, shape_columns
 from vfsl.errors import ConfigError, DataError
 from vfsl.values import Array
 
@@ -75,6 +76,9 @@ class PartyTable:
         kinds: Mapping[str, Kind | str] | None = None,
         label: str | Literal[False] | None = None,
         duplicates: str = "error",
+        drop: Collection[str] = (),
+        fold: Collection[str] = (),
+        dates: Dates | Mapping[str, Dates] | None = None,
     ) -> PartyTable:
         """Check a DataFrame and make it a party's table.
 
@@ -95,6 +99,13 @@ class PartyTable:
             False says that no column is a label, whatever one looks like.
         duplicates : {"error", "first"}
             Refuse rows that repeat an id, or keep only the first of each.
+        drop : list of str, optional
+            Columns to leave out.
+        fold : list of str, optional
+            Columns of text in which case and white space around a word mean nothing: YES is yes.
+        dates : {"days", "parts", "both"} or dict of column to one of them, optional
+            Dates as days since 2000-01-01, as year, month and weekday (0: Monday), or as all four;
+            a word is for every column that holds dates. Without it dates are refused.
 
         Raises
         ------
@@ -104,6 +115,7 @@ class PartyTable:
         _check_frame(frame, party, duplicates)
         id_columns = (id,) if isinstance(id, str) else tuple(id)
         frame = _with_ids_as_columns(frame, id_columns, party)
+        frame = shape_columns(frame, party, drop, fold, dates, id_columns)
         declared = {name: kind_from(kind, name) for name, kind in (kinds or {}).items()}
         labels = {name for name, kind in declared.items() if kind is Kind.LABEL}
         labels |= {label} if isinstance(label, str) else set()

@@ -122,7 +122,15 @@ def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Endin
         terms,
         PrivateSeed.kept_in(kept.private_seed, mine.party),
         table,
-        alignment=AlignmentTerms(mine.alignment_limits(), folder / "alignment", lasting=True),
+        alignment=AlignmentTerms(
+            mine.alignment_limits(),
+            folder / "alignment",
+            lasting=True,
+            id_options={
+                "normalise": job.ids.normalise(),
+                "duplicates": "error" if mine.table is None else mine.table.duplicates,
+            },
+        ),
         results=kept.state / "work",
         pages=kept.state / "work",
         test=test,

@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from vfsl.align import Limits
-from vfsl.data import PartyTable, check_labels, read_table
+from vfsl.data import PartyTable, check_labels
 from vfsl.data.checks import PARTY_NAME, is_party_name
 from vfsl.errors import ConfigError, StoreError
 from vfsl.job.mistakes import Location, sentence
-from vfsl.job.steps import LabelColumn, Strict
+from vfsl.job.tables import IdColumns, LabelColumn, Reading, Strict
 from vfsl.store import write_text
 
 PARTY_FILE = "party.toml"
@@ -86,16 +86,13 @@ class Project(Strict):
         return "\n".join(lines) + "\n"
 
 
-class TableSection(Strict):
-    """A party's table, and which of its columns a job may use."""
+class TableSection(Reading):
+    """A party's table, how it is read, and which of its columns a job may use."""
 
     path: str
-    id: str | list[str]
+    id: IdColumns
     columns: list[str] = Field(min_length=1)
     label: LabelColumn = None
-    kinds: dict[str, Literal["numeric", "categorical"]] = Field(default={})
-    duplicates: Literal["error", "first"] = "error"
-    missing: Literal["impute", "mean", "zero", "drop"] = "impute"
 
 
 class LimitSection(Strict):
@@ -195,14 +192,7 @@ class PartyFile(Strict):
         if self.table is None:
             raise ConfigError(f"Party {self.party!r} has no [table] section in {PARTY_FILE}.")
         section = self.table
-        table = read_table(
-            folder / section.path,
-            party=self.party,
-            id=section.id,
-            label=section.label,
-            kinds=dict(section.kinds),
-            duplicates=section.duplicates,
-        )
+        table = section.read(folder / section.path, self.party, section.id, section.label)
         wanted = {*section.columns, *([section.label] if section.label else [])}
         for column in wanted:
             table.column(column)

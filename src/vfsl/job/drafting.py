@@ -8,14 +8,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
+from vfsl.align.overlap import count_common
 from vfsl.completion.missing import LEAST_OVERLAP
-from vfsl.data import Kind, PartyTable, check_labels, column_names, read_ids, read_table
+from vfsl.data import Kind, PartyTable, check_labels
+from vfsl.data.table import split_ids
 from vfsl.errors import ConfigError, DataError
+from vfsl.job.doctor import Checkup, examine_files, write_fields
 from vfsl.job.mistakes import nearest
+from vfsl.job.tables import Reading
 from vfsl.rows import LEAST_HELD_OUT
 
 TEST_SHARE = 0.2
@@ -35,12 +39,21 @@ class Draft:
     ids : dict of party to str or list of str
     labels : dict of party to str or False
         What was said of labels; the first is to be predicted, False: no column is one.
+    checkup : Checkup
+        What the doctor found: how tables are read, how ids are compared.
     """
 
     files: Mapping[str, Path]
     tables: Mapping[str, PartyTable]
     ids: Mapping[str, str | list[str]]
     labels: Mapping[str, str | Literal[False]]
+    checkup: Checkup
+
+    @property
+    def id_options(self) -> dict[str, Any]:
+        """How ids are compared, where it is not as they are written."""
+        best = self.checkup.best
+        return {} if best is None else dict(best.options)
 
     @property
     def label(self) -> tuple[str, str] | None:
@@ -50,7 +63,11 @@ class Draft:
 
     def common(self, parties: Iterable[str]) -> int:
         """How many rows these parties have in common."""
-        return len(set.intersection(*(set(self.tables[party].ids) for party in parties)))
+        named = {
+            party: split_ids(self.tables[party].ids, len(self.tables[party].id_columns))
+            for party in parties
+        }
+        return count_common(named, self.id_options).common
 
     @property
     def holders(self) -> list[str]:
@@ -72,6 +89,8 @@ def look_at(
     ids: Mapping[str, str | list[str]] | None = None,
     labels: Sequence[str] = (),
     no_labels: Sequence[str] = (),
+    sections: Mapping[str, Mapping[str, Any]] | None = None,
+    id_section: Mapping[str, Any] | None = None,
 ) -> Draft:
     """Read the files and guess what was not said.
 
@@ -79,60 +98,43 @@ def look_at(
     ----------
     files : mapping of party to path
     ids : mapping of party to column or columns, optional
-        Without it the column of the same name that names each row once in all files.
+        Without it the columns that name each row once and have the most values in common.
     labels : sequence of str
         COLUMN or PARTY=COLUMN; the first is to be predicted, none of them is a feature.
     no_labels : sequence of str
         Parties of which no column is a label, whatever one looks like.
+    sections, id_section
+        How tables are read and ids are compared, as far as it was said.
     """
     if len(files) < 2:
-        raise ConfigError(f"A job needs the tables of two parties or more. Got {len(files)} files.")
-    headers = {party: column_names(path, party=party) for party, path in files.items()}
-    chosen = dict(ids) if ids is not None else _guessed_ids(files, headers)
-    for party, columns in chosen.items():
-        for column in [columns] if isinstance(columns, str) else columns:
-            if column not in headers[party]:
-                raise ConfigError(
-                    f"--id must be a column of the file of {party}: {', '.join(headers[party])}. "
-                    f"Got {column!r} instead{nearest(column, headers[party])}"
-                )
+        given = ", ".join(files) or "none"
+        raise ConfigError(f"Two parties are needed; only {given} was given.")
+    first = examine_files(files, ids, None, sections, id_section)
+    chosen = first.ids
+    headers = {party: list(one.headers) for party, one in first.patients.items()}
     said = _labels(labels, no_labels, headers, chosen)
-    tables = {
-        party: read_table(path, party=party, id=chosen[party], label=said.get(party))
-        for party, path in files.items()
-    }
+    checkup = examine_files(files, chosen, said, sections, id_section)
+    tables = {}
+    for party, one in checkup.patients.items():
+        if one.table is None:
+            raise DataError(next(r.text for r in one.remarks if r.what == "cannot be read"))
+        fields = {name: v for name, v in one.section.items() if name in Reading.model_fields}
+        how = Reading.model_validate(fields)
+        tables[party] = how.read(files[party], party, chosen[party], said.get(party))
     check_labels(tables, ask=in_options)
-    return Draft(files, tables, chosen, said)
+    draft = Draft(files, tables, chosen, said, checkup)
+    if not checkup.best or not checkup.best.common:
+        names = ", ".join(f"{party} {columns}" for party, columns in chosen.items())
+        raise DataError(
+            f"The files have no id in common, however they are compared ({names}); say which "
+            "columns by --id PARTY=COLUMN."
+        )
+    return draft
 
 
 def in_options(party: str, column: str) -> str:
     """What to say of a column that looks like a label, as options of a command."""
     return f"say --label {party}={column}, or --no-label {party}"
-
-
-def _guessed_ids(
-    files: Mapping[str, Path], headers: Mapping[str, list[str]]
-) -> dict[str, str | list[str]]:
-    """The column that all files have, that names each row once, and most of the same rows."""
-    first, *others = headers.values()
-    shared = [name for name in first if all(name in header for header in others)]
-    found: list[tuple[int, bool, str]] = []
-    for name in shared:
-        try:
-            rows = [set(read_ids(path, party=p, id=name).ids) for p, path in files.items()]
-        except DataError:
-            continue  # repeated, empty or decimal: it names no rows
-        both = len(rows[0].intersection(*rows[1:]))
-        found.append((both, "id" in re.split(r"[^a-z0-9]+", name.lower()), name))
-    if not found or max(found)[0] == 0:
-        names = f" ({', '.join(shared)})" if shared else ""
-        raise ConfigError(
-            f"The files have {len(shared)} columns of the same name{names}, and none that names "
-            "each row once and the same rows in all files; say which by --id COLUMN or "
-            "--id PARTY=COLUMN."
-        )
-    best = max(found, key=lambda one: (one[0], one[1]))[2]
-    return dict.fromkeys(files, best)
 
 
 def _labels(
@@ -182,6 +184,9 @@ def _label(
 def job_text(draft: Draft, folder: Path) -> str:
     """The job as a commented TOML file for ``folder``; it loads and runs."""
     parts = [_head(draft), *(_party(draft, party, folder) for party in draft.files)]
+    if draft.id_options:
+        lines = ["[ids]                     # how ids are made comparable"]
+        parts.append("\n".join([*lines, *write_fields(draft.id_options)]) + "\n")
     parts += _steps(draft)
     return "\n".join(parts)
 
@@ -206,12 +211,14 @@ def _party(draft: Draft, party: str, folder: Path) -> str:
     said = draft.labels.get(party)
     if said is not None:
         lines.append(f"label = {_text(said)}" if said else "label = false    # no column is one")
+    section = draft.checkup.patients[party].section
+    lines += write_fields({name: value for name, value in section.items() if name != "label"})
     for kind in (Kind.NUMERIC, Kind.CATEGORICAL):
         names = [name for name in table.features if table.kinds[name] is kind]
         if names:
             shown = ", ".join(map(_text, names[:12])) + (" …" if len(names) > 12 else "")
             lines.append(f"# {kind}: {shown}")
-    if table.features:
+    if table.features and "kinds" not in section:
         name = table.features[0]
         other = "categorical" if table.kinds[name] is Kind.NUMERIC else "numeric"
         lines.append(
@@ -243,7 +250,12 @@ def _steps(draft: Draft) -> list[str]:
     if draft.label is None:
         return parts
     label = f"label = {_text(list(draft.label))}"
-    parts.append(_step("train", f"model = {_text(_model(draft)[0])}", label, *_model(draft)[1:]))
+    model, *more = _model(draft)
+    parts.append(_step("train", f"model = {_text(model)}", label, *more))
+    if pair == holders:
+        again = [f"model = {_text(model)}", 'name = "with completed rows"', label]
+        again.append('rows = "completed"       # also rows that only one party has')
+        parts.append(_step("train", *again, *more, active=_can_complete(draft, given, missing)))
     risa = [
         'model = "risa"           # all rows of all parties; needs PyTorch',
         'accept = ["label-disclosure"]  # it tells the others the labels of the rows they train on',
@@ -298,7 +310,7 @@ def _width(table: PartyTable) -> int:
 
 def _align(parties: list[str], why: str = "") -> str:
     named = f"parties = {_text(parties)}" + (f"    # {why}" if why else "")
-    return _step("align", named, 'protocol = "blind-rsa"    # or "ecdh"')
+    return _step("align", named, 'protocol = "ecdh"         # or "blind-rsa"')
 
 
 def _step(do: str, *fields: str, active: bool = True) -> str:

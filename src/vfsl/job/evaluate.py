@@ -6,25 +6,22 @@ gets the scores and judges them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from scipy.stats import rankdata
-from sklearn.linear_model import LogisticRegression, Ridge
 
-from vfsl.channel import run_together
-from vfsl.data import Encoder, PartyTable
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators import XGB
-from vfsl.parts import Part, Roles, Rows
+from vfsl.job.alone import order_chances, predict_alone, rank_by_marks
+from vfsl.job.judging import AUC, Floats, Scores, measures_for
+from vfsl.job.verdict import Question, Way, ask, ask_all, give_headline
+from vfsl.parts import Part
 from vfsl.values import Array
 
-Floats = npt.NDArray[np.float64]
+Tell = Callable[[str, int, int], None]  # a stage, how much of it is done, of how much
+_FEWEST_FOR_RANKING = 20
 
 
 def judge(
@@ -35,6 +32,8 @@ def judge(
     bootstrap: int,
     level: float,
     rng: np.random.Generator,
+    ways: Mapping[str, Way] | None = None,
+    tell: Tell | None = None,
 ) -> dict[str, Any]:
     """Metrics of models of one label and of baselines, as plain values.
 
@@ -49,6 +48,10 @@ def judge(
         How many samples.
     level : float
         Of the intervals.
+    ways : mapping of name to Way
+        How each model was trained; on common rows by default.
+    tell : callable, optional
+        Hears how far it is.
     """
     holder, column = label
     numbers = {classes is None for _, classes in answers.values()}
@@ -71,72 +74,109 @@ def judge(
         name: _in_common_order(answer, given, classes)[known]
         for name, (answer, given) in answers.items()
     }
+    if tell is not None:
+        tell("models of own columns", 0, 1)
     alone = predict_alone(
         train.table, own, _to_codes(taught, classes), test.rows[known], classes, rng
     )
-    boot = Bootstrap(_to_codes(truth[known], classes), bootstrap, level, rng)
     measures = measures_for(None if classes is None else len(classes))
-    lines, gains = compare_models(boot, measures, judged, alone)
+    heard = None if tell is None else (lambda done, total: tell("bootstrap samples", done, total))
+    scores = Scores(
+        _to_codes(truth[known], classes),
+        {**judged, **alone},
+        measures,
+        bootstrap,
+        level,
+        rng,
+        heard,
+    )
+    lines = [
+        {"model": name, "measure": measure, **asdict(scores.interval(name, measure))}
+        for name in (*judged, *alone)
+        for measure in measures
+    ]
+    ways = ways or {name: Way(name, "common") for name in judged}
+    # Which baseline is best is seen on the same rows, in its favour.
+    questions = ask_all(scores, ways, list(alone), measures[0], int(known.sum()))
+    verdict, tone = give_headline(questions, scores, holder, measures[0])
     return {
         "label": [holder, column],
+        "rows": "held out",
         "test rows": int(known.sum()),
         "classes": None if classes is None else [_to_plain(name) for name in classes],
         "metrics": lines,
-        "gains": gains,
-        "verdict": give_verdict(gains, holder, level),
+        "gains": compare_with_alone(scores, list(judged), list(alone), measures),
+        "questions": [one.to_plain() for one in questions],
+        "verdict": verdict,
+        "tone": tone,
     }
 
 
-def compare_models(
-    boot: Bootstrap,
-    measures: Sequence[str],
-    answers: Mapping[str, Floats],
-    alone: Mapping[str, Floats],
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """A line for each model and measure; and each model's gain over the best baseline.
-
-    Which baseline is best is seen on the same rows, in its favour.
-    """
-    lines = [
-        {"model": name, "measure": measure, **asdict(boot.interval(measure, answer))}
-        for name, answer in {**answers, **alone}.items()
-        for measure in measures
-    ]
+def compare_with_alone(
+    scores: Scores, names: Sequence[str], alone: Sequence[str], measures: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Each model's gain over the best baseline, by measure."""
     gains = []
     for measure in measures:
-        values = {
-            line["model"]: BETTER[measure] * line["value"]
-            for line in lines
-            if line["measure"] == measure and line["model"] in alone
-        }
-        best = max(values, key=lambda name: values[name])
+        best = scores.best(alone, measure)
         gains += [
             {
                 "model": name,
                 "measure": measure,
                 "over": best,
-                **asdict(boot.gain(measure, answer, alone[best])),
+                **asdict(scores.gain(name, best, measure)),
             }
-            for name, answer in answers.items()
+            for name in names
         ]
-    return lines, gains
+    return gains
 
 
-def give_verdict(gains: Sequence[Mapping[str, Any]], holder: str, level: float) -> str:
-    """The best model beside the best that the holder can do alone, in a sentence."""
-    first = gains[0]["measure"]
-    best = max((line for line in gains if line["measure"] == first), key=lambda line: line["value"])
-    bounds = f"{level:.0%} of bootstrap samples: {best['low']:+.3f} to {best['high']:+.3f}"
-    said = f"{best['model']}: {first} better by {best['value']:.3f} than {best['over']} ({bounds})"
-    if best["value"] <= 0:
-        said = (
-            f"No model is better than {best['over']}: {first} of {best['model']} worse by "
-            f"{-best['value']:.3f} ({bounds})"
+def judge_ranking(
+    part: Part,
+    places: Array,
+    ranking: Floats,
+    marked: Array,
+    bootstrap: int,
+    level: float,
+    rng: np.random.Generator,
+) -> Question | None:
+    """Whether VFPU ranks the hidden positives better than own columns do from the same marks.
+
+    VFPU learns from no label, so every unmarked row whose label is known can judge it. The positive
+    class is the one that most marked rows have. None where too few rows are known.
+
+    Parameters
+    ----------
+    part : Part
+        The label holder's common rows.
+    places : array of int
+        Those of them that VFPU scored.
+    ranking : array
+        Its scores.
+    marked : array of bool
+        Which common rows are known positives.
+    """
+    target = np.asarray(part.target, dtype=object)
+    known = ~pd.isna(target)
+    of_marked = pd.Series(target[marked & known])
+    if of_marked.empty or len(set(target[known])) != 2:
+        return None
+    positive = of_marked.mode().iloc[0]
+    own = rank_by_marks(part.table, part.rows, marked)
+    usable = known[places]
+    truth = (target[places] == positive)[usable].astype(np.int64)
+    if own is None or min(truth.sum(), (1 - truth).sum()) < _FEWEST_FOR_RANKING:
+        return None
+    answers = {
+        name: np.column_stack([1 - values, values])
+        for name, values in (
+            ("VFPU", ranking[usable]),
+            ("own columns with the same marks", own[places][usable]),
         )
-        return f"{said}; use what {holder} has alone."
-    if best["low"] <= 0:
-        return f"{said}; the held-out rows cannot tell whether that is chance."
-    return f"{said}."
+    }
+    scores = Scores(truth, answers, (AUC,), bootstrap, level, rng)
+    asks, (about, over) = "Does VFPU find hidden positives better?", list(answers)
+    return ask(asks, scores, about, over, AUC, len(truth), "unmarked")
 
 
 def _in_common_order(answer: Array, given: Array | None, classes: Sequence[Any] | None) -> Floats:
@@ -155,197 +195,3 @@ def _to_codes(labels: Array, classes: Sequence[Any] | None) -> Array:
 
 def _to_plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
-
-
-# ---- how good answers are, with bootstrap intervals ---------------------------------------------
-
-AUC, ACCURACY, LOG_LOSS, RMSE = "AUC", "accuracy", "log loss", "RMSE"
-# Whether more is better.
-BETTER = {AUC: 1.0, ACCURACY: 1.0, LOG_LOSS: -1.0, RMSE: -1.0}
-_LEAST_CHANCE = 1e-15
-
-
-def measures_for(classes: int | None) -> tuple[str, ...]:
-    """What fits: numbers (None), two classes, or more; the first one is what a verdict is about."""
-    if classes is None:
-        return (RMSE,)
-    return (AUC, ACCURACY, LOG_LOSS) if classes == 2 else (ACCURACY, LOG_LOSS)
-
-
-def measure_answer(measure: str, truth: Array, answer: Floats) -> float:
-    """One measure; NaN where it is not defined.
-
-    Parameters
-    ----------
-    truth : array (rows,)
-        Numbers, or codes of classes.
-    answer : array (rows,) or (rows, classes)
-        Numbers, or probabilities.
-    """
-    if measure == RMSE:
-        return float(np.sqrt(np.mean((answer - truth) ** 2)))
-    codes = truth.astype(np.int64)
-    if measure == ACCURACY:
-        return float((answer.argmax(axis=1) == codes).mean())
-    if measure == LOG_LOSS:
-        chances = answer[np.arange(len(codes)), codes]
-        return float(-np.log(np.maximum(chances, _LEAST_CHANCE)).mean())
-    return auc(codes == 1, answer[:, 1])
-
-
-def auc(positive: npt.NDArray[np.bool_], scores: Floats) -> float:
-    """How often a positive row scores above another one; ties count half."""
-    count = int(positive.sum())
-    others = len(positive) - count
-    if not count or not others:
-        return float("nan")
-    ranks = rankdata(scores)  # scikit-learn's takes fifteen times as long per bootstrap sample
-    return float((ranks[positive].sum() - count * (count + 1) / 2) / (count * others))
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A value and the bounds that bootstrap samples of the rows give it."""
-
-    value: float
-    low: float
-    high: float
-
-
-class Bootstrap:
-    """Samples of the same rows for all answers, so that differences are paired.
-
-    Parameters
-    ----------
-    truth : array (rows,)
-    samples : int
-    level : float
-        The share of samples inside the bounds.
-    rng : numpy.random.Generator
-    """
-
-    def __init__(self, truth: Array, samples: int, level: float, rng: np.random.Generator) -> None:
-        self._truth = truth
-        self._rows = rng.integers(0, len(truth), (samples, len(truth)))
-        self._tails = (50 * (1 - level), 50 * (1 + level))
-
-    def interval(self, measure: str, answer: Floats) -> Interval:
-        """A measure of one answer."""
-        return self._bounds(
-            measure_answer(measure, self._truth, answer), self._all(measure, answer)
-        )
-
-    def gain(self, measure: str, answer: Floats, over: Floats) -> Interval:
-        """How much better one answer is than another; above 0 is better, whatever the measure."""
-        sign = BETTER[measure]
-        value = measure_answer(measure, self._truth, answer) - measure_answer(
-            measure, self._truth, over
-        )
-        samples = self._all(measure, answer) - self._all(measure, over)
-        return self._bounds(sign * value, sign * samples)
-
-    def _all(self, measure: str, answer: Floats) -> Floats:
-        found = [measure_answer(measure, self._truth[rows], answer[rows]) for rows in self._rows]
-        return np.asarray(found, dtype=np.float64)
-
-    def _bounds(self, value: float, samples: Floats) -> Interval:
-        known = samples[~np.isnan(samples)]
-        if np.isnan(value) or not len(known):
-            return Interval(value, float("nan"), float("nan"))
-        low, high = np.percentile(known, self._tails)
-        return Interval(float(value), float(low), float(high))
-
-
-# ---- what the label holder can do alone ---------------------------------------------------------
-
-OWN_TREES, OWN_LINEAR, PRIOR = (
-    "own columns, boosted trees",
-    "own columns, linear",
-    "prior, no columns",
-)
-
-
-def predict_alone(
-    table: PartyTable,
-    train: Rows,
-    target: Array,
-    test: Rows,
-    classes: Sequence[Any] | None,
-    rng: np.random.Generator,
-) -> dict[str, Floats]:
-    """Answers for the test rows by models that see nothing of other parties.
-
-    Parameters
-    ----------
-    table : PartyTable
-        The label holder's, without the label among its features.
-    train : array of int
-        All its rows with a known label that are not for testing, also those of no other party.
-    target : array
-        Of ``train``: numbers, or codes of classes.
-    classes : sequence or None
-        None: numbers.
-
-    Returns
-    -------
-    dict of arrays
-        Numbers (rows,), or probabilities (rows, classes).
-    """
-    answers = {}
-    if table.features:
-        answers[OWN_TREES] = _trees(table, train, target, test, classes, rng)
-        answers[OWN_LINEAR] = _linear(table, train, target, test, classes)
-    answers[PRIOR] = _prior(target, len(test), classes)
-    return answers
-
-
-def _trees(
-    table: PartyTable,
-    train: Rows,
-    target: Array,
-    test: Rows,
-    classes: Sequence[Any] | None,
-    rng: np.random.Generator,
-) -> Floats:
-    """Small boosted trees, those that advice on completed columns trains too."""
-    model = XGB(n_estimators=60, max_depth=4, learning_rate=0.08)
-    if classes is None:
-        model.task = "regression"
-    me = table.party
-    roles = Roles(me, (), f"no key beside {me}", "plain")
-    values = target.astype(np.float64) if classes is None else target.astype(object)
-    learn = partial(model.train, part=Part(table, train, values), roles=roles, rng=rng)
-    share = run_together({me: learn})[me]
-    ask = partial(model.score_rows, part=Part(table, test), share=share, roles=roles)
-    scores = np.asarray(run_together({me: ask})[me])
-    if classes is None:
-        return scores[:, 0]
-    known = [int(code) for code in share.state["classes"]]
-    return order_chances(model.to_probabilities(share, scores), known, len(classes))
-
-
-def _linear(
-    table: PartyTable, train: Rows, target: Array, test: Rows, classes: Sequence[Any] | None
-) -> Floats:
-    known = table.take(train)
-    encoder = Encoder(missing="impute").fit(known)
-    columns = encoder.transform(known).matrix
-    asked = encoder.transform(table.take(test)).matrix
-    if classes is None:
-        return np.asarray(Ridge().fit(columns, target).predict(asked), dtype=np.float64)
-    model = LogisticRegression(max_iter=5000).fit(columns, target.astype(np.int64))
-    return order_chances(model.predict_proba(asked), list(model.classes_), len(classes))
-
-
-def _prior(target: Array, rows: int, classes: Sequence[Any] | None) -> Floats:
-    if classes is None:
-        return np.full(rows, float(np.mean(target)))
-    counts = np.bincount(target.astype(np.int64), minlength=len(classes))
-    return np.tile(counts / counts.sum(), (rows, 1))
-
-
-def order_chances(chances: Array, known: Sequence[int], classes: int) -> Floats:
-    """Probabilities in the order of all classes; those that a model never saw get none."""
-    whole = np.zeros((len(chances), classes))
-    whole[:, [int(code) for code in known]] = chances
-    return whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,19 +13,25 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import pandas as pd
+from pydantic import ValidationError
 
 from vfsl.align import Limits, Normalise
-from vfsl.data import PartyTable, read_ids, read_table
+from vfsl.data import PartyTable
+from vfsl.data.checks import counted
 from vfsl.errors import ConfigError
 from vfsl.estimators import load_model
 from vfsl.federation import Federation
 from vfsl.job.drafting import in_options
+from vfsl.job.mistakes import sentence
 from vfsl.job.play import predict_to_file, write_aligned
 from vfsl.job.run import check_free, run_job
 from vfsl.job.schema import check
+from vfsl.job.tables import IdSection, Reading
 from vfsl.progress import OnEvent
+from vfsl.record import FILE_NAME
 
 Ids = Mapping[str, str | list[str]]
+Sections = Mapping[str, Mapping[str, Any]]
 
 
 def step_files(
@@ -35,7 +41,10 @@ def step_files(
     out: Path,
     *,
     labels: Mapping[str, str | Literal[False]] | None = None,
-    protocol: str = "blind-rsa",
+    sections: Sections | None = None,
+    id_section: Mapping[str, Any] | None = None,
+    test: float = 0.0,
+    protocol: str = "ecdh",
     scheme: str = "auto",
     seed: int = 0,
     on_event: OnEvent | None = None,
@@ -50,11 +59,22 @@ def step_files(
         The fields of a pu, complete or train step, ``do`` among them.
     labels : mapping of party to column or False, optional
         Labels of the files, which are never features; False: no column is one.
+    sections : mapping of party to fields, optional
+        How its table is read, as in its section of a job.
+    id_section : mapping, optional
+        How ids are compared, as in the section of a job.
+    test : float
+        The fraction of the common rows to hold out from a train step and judge its model on.
     scheme, seed
         As in the run section of a job.
     """
     parties: dict[str, dict[str, Any]] = {
-        party: {"table": str(path), "id": ids[party], "label": (labels or {}).get(party)}
+        party: {
+            "table": str(path),
+            "id": ids[party],
+            "label": (labels or {}).get(party),
+            **(sections or {}).get(party, {}),
+        }
         for party, path in files.items()
     }
     aligned = [party for party in files if party != step.get("positives")]
@@ -66,12 +86,21 @@ def step_files(
                     "A completion is between the given and the missing party alone. Got a table "
                     f"of {party!r} as well; leave it out."
                 )
-    content = {
+    content: dict[str, Any] = {
         "run": {"scheme": scheme, "seed": seed},
         "parties": parties,
+        "ids": dict(id_section or {}),
         "steps": [{"do": "align", "parties": aligned, "protocol": protocol}, dict(step)],
     }
-    return run_job(check(content), Path(), out, on_event, in_options)
+    if step["do"] == "train" and test:
+        content["test"] = {"share": test}
+        content["steps"].append({"do": "evaluate"})
+    try:
+        job = check(content)
+    except ConfigError as error:
+        # The only step that options are about.
+        raise ConfigError(str(error).removeprefix("step 2: ")) from None
+    return run_job(job, Path(), out, on_event, in_options)
 
 
 def predict_files(
@@ -80,8 +109,10 @@ def predict_files(
     ids: Ids,
     out: Path,
     *,
+    sections: Sections | None = None,
+    id_section: Mapping[str, Any] | None = None,
     model: str | None = None,
-    protocol: str = "blind-rsa",
+    protocol: str = "ecdh",
     scheme: str = "auto",
     seed: int = 0,
     on_event: OnEvent | None = None,
@@ -92,7 +123,7 @@ def predict_files(
     ----------
     run : Path
         The output folder of a run that trained a model.
-    files, ids, out, protocol
+    files, ids, out, protocol, sections, id_section
         As in :func:`align_files`. The label column need not be there.
     model : str, optional
         The model's name, if the run has several: model-2, for example.
@@ -102,23 +133,28 @@ def predict_files(
     check_free(out)
     known = sorted(path.stem for path in run.glob("model-*.json"))
     name = model or (known[0] if len(known) == 1 else None)
+    if not known:
+        raise ConfigError(
+            f"There is no run in {run}."
+            if not (run / FILE_NAME).exists()
+            else f"The run in {run} has no model; it trained none."
+        )
     if name not in known or name is None:
         raise ConfigError(
-            f"{run} has {len(known)} saved models ({', '.join(known) or 'none'}); "
-            "name one of them by --model."
+            f"The run in {run} has {counted(len(known), 'model')}: {', '.join(known)}; name one "
+            "of them by --model."
         )
     fitted = load_model(run, name)
     holder, column = fitted.label_
     missing = [party for party in fitted.shares_ if party not in files]
     if missing:
         raise ConfigError(f"The model needs a table of party {missing[0]!r}; add it by --party.")
-    tables = {
-        party: read_table(files[party], party=party, id=ids[party]) for party in fitted.shares_
-    }
+    how = _readings(sections, fitted.shares_)
+    tables = {party: how[party].read(files[party], party, ids[party]) for party in fitted.shares_}
     tables[holder] = _with_label(tables[holder], column)
     fed = Federation(tables, scheme=scheme, seed=seed, on_event=on_event)
     with _finished_folder(out) as folder:
-        fed.align(protocol=protocol)
+        fed.align(protocol=protocol, normalise=_normalise(id_section))
         path = folder / "parties" / holder / "predictions.csv"
         own = {party: {"share": share} for party, share in fitted.shares_.items()}
         fed.play(partial(predict_to_file, model=fitted, label=fitted.label_, path=path), own=own)
@@ -140,11 +176,11 @@ def align_files(
     ids: Ids,
     out: Path,
     *,
-    protocol: str = "blind-rsa",
+    sections: Sections | None = None,
+    id_section: Mapping[str, Any] | None = None,
+    protocol: str = "ecdh",
     security: int = 128,
     hub: str | None = None,
-    normalise: Normalise | None = None,
-    duplicates: str = "error",
     empty: Literal["error", "drop"] = "error",
     limits: Limits | None = None,
     state: Path | None = None,
@@ -159,7 +195,11 @@ def align_files(
         Where the table is, and which of its columns make the id.
     out : Path
         A new folder.
-    protocol, hub, normalise, duplicates, empty, limits
+    sections : mapping of party to fields, optional
+        How its file is read, as in its section of a job.
+    id_section : mapping, optional
+        How ids are compared, as in the section of a job.
+    protocol, hub, empty, limits
         As in `Federation.align`.
     state : Path, optional
         A private folder for keys and finished values: the same command goes on where it was
@@ -168,10 +208,11 @@ def align_files(
         Repeats the row order; by default the operating system draws it.
     """
     check_free(out)
+    how = _readings(sections, files)
     tables = {
-        party: read_ids(path, party=party, id=ids[party], duplicates=duplicates, empty=empty)
-        for party, path in files.items()
+        party: how[party].read_ids(path, party, ids[party], empty) for party, path in files.items()
     }
+    first = any(reading.duplicates == "first" for reading in how.values())
     order = secrets.randbits(62) if seed is None else seed
     fed = Federation(tables, security=security, seed=order, on_event=on_event)
     folders = {} if state is None else {party: state / quote(party, safe="") for party in files}
@@ -179,8 +220,8 @@ def align_files(
         plan = fed.align(
             protocol=protocol,
             hub=hub,
-            normalise=normalise,
-            duplicates=duplicates,
+            normalise=_normalise(id_section),
+            duplicates="first" if first else "error",
             empty=empty,
             limits=limits,
             state=folders,
@@ -191,6 +232,26 @@ def align_files(
         fed.record.save(folder)
         fed.report(folder / "report.html")
     return fed
+
+
+def _readings(sections: Sections | None, parties: Iterable[str]) -> dict[str, Reading]:
+    found = {}
+    for party in parties:
+        try:
+            found[party] = Reading.model_validate((sections or {}).get(party, {}))
+        except ValidationError as error:
+            where = f"parties.{party}"
+            raise ConfigError(
+                sentence(error, lambda _: list(Reading.model_fields), where)
+            ) from None
+    return found
+
+
+def _normalise(section: Mapping[str, Any] | None) -> Normalise:
+    try:
+        return IdSection.model_validate(dict(section or {})).normalise()
+    except ValidationError as error:
+        raise ConfigError(sentence(error, lambda _: list(IdSection.model_fields), "ids")) from None
 
 
 @contextmanager

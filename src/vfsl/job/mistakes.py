@@ -10,6 +10,8 @@ from pydantic import ValidationError
 
 Location = tuple[int | str, ...]
 KnownFields = Callable[[Location], Sequence[str]]
+# Fields that name a column and whose it is.
+_PAIRS = ("label", "column")
 
 
 def sentence(error: ValidationError, known: KnownFields, place: str = "") -> str:
@@ -21,7 +23,7 @@ def sentence(error: ValidationError, known: KnownFields, place: str = "") -> str
     known : function
         From the place of an unknown field to the fields that are known there.
     place : str
-        Where the checked values stand, such as "steps[1]".
+        Where the checked values stand, such as "step 2".
     """
     first = error.errors()[0]
     where = name_place(first["loc"], place)
@@ -30,10 +32,24 @@ def sentence(error: ValidationError, known: KnownFields, place: str = "") -> str
         return (
             f"{where} is not a known field{nearest_or_all(first['loc'][-1], known(first['loc']))}"
         )
-    if kind == "missing":
+    if kind == "missing" and not isinstance(first["loc"][-1], int):
         return f"{where} is missing."
     if kind == "value_error":
         return _own_words(where, str(first["ctx"]["error"]))
+    if kind == "too_short" and first["loc"] == ("parties",):
+        named = ", ".join(map(str, given or [])) or "none"
+        return f"Two parties are needed; only {named} was given."
+    if kind == "too_short":
+        return f"{where} must have at least one item. Got none instead."
+    if (
+        first["loc"]
+        and first["loc"][-1] in _PAIRS
+        and kind in ("tuple_type", "missing", "too_long")
+    ):
+        return f"{where} must be [party, column]. Got {given!r:.80} instead."
+    if len(first["loc"]) > 1 and first["loc"][-2] in _PAIRS:
+        whole = name_place(first["loc"][:-1], place)
+        return f"{whole} must be [party, column]. Got {given!r:.80} instead."
     wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
     choices = re.findall(r"'([^']*)'", wanted) if kind == "literal_error" else []
     return f"{where} must be {wanted}. Got {given!r:.80} instead{nearest(given, choices)}"
@@ -43,7 +59,9 @@ def _own_words(where: str, text: str) -> str:
     """What a check of ours said: of a whole part, of a field in it (.field …), or of a value."""
     if text.startswith("must "):
         return f"{where} {text}"
-    whole = f"{where}{text}" if text.startswith((".", ": ")) else text
+    if text.startswith("."):
+        text = f": {text[1:]}"
+    whole = f"{where}{text}" if text.startswith(": ") else text
     return whole if whole.endswith(("?", ".")) else f"{whole}."
 
 
@@ -53,13 +71,14 @@ def wrong(wanted: str, given: object, choices: Iterable[str] = ()) -> ValueError
 
 
 def name_place(location: Location, start: str = "") -> str:
-    """A location as people write it: steps[1].model."""
+    """A location as people write it: step 2: model; parties.A.table."""
     text = start
     for part in location:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += f".{part}" if text else part
+            joint = ": " if text and text == start else "."
+            text += f"{joint}{part}" if text else part
     return text or "The job"
 
 

@@ -22,9 +22,11 @@ from vfsl.data import FILE_ROW, write_table
 from vfsl.errors import ConfigError
 from vfsl.estimators import XGB, Answer, Estimator, load_share, save_page, save_share
 from vfsl.job.completion_files import write_advice, write_completion
-from vfsl.job.evaluate import judge
+from vfsl.job.evaluate import judge, judge_ranking
+from vfsl.job.judging import measure_answer, measures_for
 from vfsl.job.steps import AlignStep, CompleteTerms, EvaluateStep, PuTerms, Step, TrainStep
-from vfsl.parts import ModelShare, Part
+from vfsl.job.verdict import Question, Way
+from vfsl.parts import ModelShare, Part, labels_of
 from vfsl.pu import deliver_side, raw_scores_of, reliable_of, scores_of
 from vfsl.site import Site
 from vfsl.values import Array
@@ -152,7 +154,7 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
         training, weights = completed_site(
             training, channel.within("completed rows"), given, missing, kept
         )
-    share = None
+    share, before = None, len(site.outcomes)
     if _takes_part(site, model.needs_key_holder):
         share = model.learn(
             training,
@@ -173,7 +175,9 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
     elif model.knows_training_scores and site.test is None:
         places = np.zeros(0, dtype=np.int64)  # the key holder, too, knows that no row is new
     path = _results(site) / f"predictions-{site.number}.csv"
-    predict_to_file(site, channel.within("predict"), model, label, path, share, places)
+    predict_to_file(site, channel.within("predict"), model, label, path, share, places, True)
+    for outcome in site.outcomes[before:]:
+        outcome.settings = {**outcome.settings, "name": step.place.name, "rows": step.way.rows}
 
 
 def predict_to_file(
@@ -184,25 +188,93 @@ def predict_to_file(
     path: Path,
     share: ModelShare | None = None,
     places: Array | None = None,
+    fresh: bool = False,
 ) -> None:
-    """Predict the aligned rows, and write them with their ids at the label holder."""
+    """Predict the aligned rows, and write them with their ids at the label holder.
+
+    ``fresh`` says that the model was trained in this run, on the rows that are not held out.
+    """
     if not _takes_part(site, model.scores_need_key_holder):
         return
     answer = model.answer_all(site, channel, label, share=share, places=places)
     if answer is None:
         return
     table = site.own_table().take(answer.rows)
-    frame = table.to_frame()[list(table.id_columns)].assign(**_name_columns(answer, label[1]))
-    write_table(frame, path)
+    named = table.to_frame()[list(table.id_columns)]
+    kinds = name_rows(site, answer, label, trained=model.uses_all_rows if fresh else None)
+    write_table(named.assign(**_name_columns(answer, label[1], kinds)), path)
+    if fresh:
+        target = labels_of(site.own_table(), label[1], answer.rows)
+        site.outcomes[-1].metrics = measure_rows(answer, target, kinds)
 
 
-def _name_columns(answer: Answer, column: str) -> dict[str, Array]:
-    """Columns of a predictions file: the most probable class, and the probability of each."""
+def _name_columns(answer: Answer, column: str, rows: Array) -> dict[str, Array]:
+    """Columns of a predictions file: probability, the most probable class, and which rows.
+
+    The probability is that of the second of two classes, or that of the predicted one of several,
+    which all have columns of their own.
+    """
     if answer.classes is None:
-        return {f"predicted {column}": answer.values}
-    most = answer.classes[answer.values.argmax(axis=1)]
-    each = {f"p({column}={c})": p for c, p in zip(answer.classes, answer.values.T, strict=True)}
-    return {f"predicted {column}": most, **each, **answer.more}
+        return {"predicted": answer.values, "rows": rows, **answer.more}
+    most = answer.values.argmax(axis=1)
+    several = len(answer.classes) > 2
+    found = {
+        "probability": answer.values.max(axis=1) if several else answer.values[:, 1],
+        "predicted": answer.classes[most],
+        "rows": rows,
+    }
+    each = zip(answer.classes, answer.values.T, strict=True)
+    found |= {f"p({column}={name})": chances for name, chances in each} if several else {}
+    return {**found, **answer.more}
+
+
+TRAINING, HELD_OUT, NEW = "training", "held-out", "new"
+
+
+def name_rows(site: Site, answer: Answer, label: tuple[str, str], trained: bool | None) -> Array:
+    """For each answered row: did the model learn from it, was it held out, or is it new?
+
+    Parameters
+    ----------
+    trained : bool or None
+        Whether rows that only the label holder has were learned from too; None: the model comes
+        from another run.
+    """
+    found = np.full(len(answer.rows), NEW, dtype=object)
+    if trained is None:
+        return found
+    share, table = site.rows(), site.own_table()
+    known = table.column(label[1]).notna().to_numpy()
+    kinds = np.full(len(table), NEW, dtype=object)
+    kinds[share.overlap] = np.where(known[share.overlap], TRAINING, NEW)
+    if trained:
+        kinds[share.rest] = np.where(known[share.rest], TRAINING, NEW)
+    if site.standing.held_out is not None:
+        kinds[share.overlap[site.standing.held_out]] = HELD_OUT
+    return np.asarray(kinds[answer.rows])
+
+
+def measure_rows(answer: Answer, target: Array, kinds: Array) -> dict[str, float]:
+    """The first measure of each kind of rows: "training AUC", "held-out AUC"."""
+    found = {}
+    classes = None if answer.classes is None else list(answer.classes)
+    (measure, *_) = measures_for(None if classes is None else len(classes))
+    for kind in (HELD_OUT, TRAINING):
+        chosen = (kinds == kind) & ~pd.isna(target)
+        if classes is not None:
+            chosen &= np.isin(target.astype(str), [str(name) for name in classes])
+        if chosen.sum() < 2:
+            continue
+        truth = target[chosen]
+        codes = (
+            truth.astype(np.float64)
+            if classes is None
+            else np.array([classes.index(one) for one in truth.tolist()])
+        )
+        value = measure_answer(measure, codes, answer.values[chosen])
+        if np.isfinite(value):
+            found[f"{kind} {measure}"] = value
+    return found
 
 
 def _takes_part(site: Site, with_key_holder: bool) -> bool:
@@ -216,6 +288,7 @@ def play_evaluate(step: EvaluateStep, site: Site, channel: Channel) -> None:
     """Score held-out rows by each model; the label holder judges each label's models together."""
     testing = rows.for_testing(site)
     by_label: dict[tuple[str, str], dict[str, Answer]] = {}
+    ways: dict[str, Way] = {}
     for number, trained in step.place.trained.items():
         if step.models is not None and number not in step.models:
             continue
@@ -224,13 +297,20 @@ def play_evaluate(step: EvaluateStep, site: Site, channel: Channel) -> None:
             continue
         if site.table is not None:
             share = load_share(_pages(site), site.me, f"model-{number}")
-        here = channel.within(f"model {number}")
+        here, before, name = (
+            channel.within(f"model {number}"),
+            len(site.outcomes),
+            trained.place.name,
+        )
         scores = model.answer(testing, here, label, share=share)
+        for outcome in site.outcomes[before:]:
+            outcome.settings = {**outcome.settings, "name": name, "for": "evaluate"}
+            outcome.metrics = {}  # the evaluation has them, with bounds
         if scores is not None and share is not None:
-            answer = model.interpret(testing, share, scores)
-            by_label.setdefault(label, {})[f"{model.name} (step {number})"] = answer
+            by_label.setdefault(label, {})[name] = model.interpret(testing, share, scores)
+            ways[name] = trained.way
     for place, (label, answers) in enumerate(by_label.items()):
-        page = _judge(step, site, channel.within(f"label {place + 1}"), label, answers)
+        page = _judge(step, site, channel.within(f"label {place + 1}"), label, answers, ways)
         suffix = f"{site.number}" if not place else f"{site.number}-{place + 1}"
         store.write_json(_results(site) / f"metrics-{suffix}.json", page)
 
@@ -241,9 +321,15 @@ def _judge(
     channel: Channel,
     label: tuple[str, str],
     answers: Mapping[str, Answer],
+    ways: Mapping[str, Way],
 ) -> dict[str, Any]:
     """The label holder's own work: metrics of all models of one label, and a verdict."""
     settings = {"label": list(label), "bootstrap": step.bootstrap, "level": step.level}
+    rng = site.private_rng(f"evaluate {site.number}")
+
+    def tell(stage: str, done: int, total: int) -> None:
+        site.tell("evaluate", stage, done, total)
+
     with site.records("evaluate", channel, settings) as outcome:
         page = judge(
             label,
@@ -252,13 +338,37 @@ def _judge(
             {name: (one.values, one.classes) for name, one in answers.items()},
             step.bootstrap,
             step.level,
-            site.private_rng(f"evaluate {site.number}"),
+            rng,
+            {name: ways[name] for name in answers},
+            tell,
         )
-        lines, verdict = page["metrics"], page["verdict"]
-        outcome.metrics = {f"{line['measure']} of {line['model']}": line["value"] for line in lines}
-        outcome.notes = (verdict,)
-        outcome.details = {"metrics": lines, "gains": page["gains"], "verdict": verdict}
+        found = _judge_ranking(step, site, label, rng)
+        if found is not None:
+            page["questions"].append(found.to_plain())
+        outcome.metrics = {
+            f"held-out {line['measure']} of {line['model']}": line["value"]
+            for line in page["metrics"]
+        }
+        outcome.notes = (page["verdict"],)
+        names = ("metrics", "gains", "questions", "verdict", "tone", "test rows")
+        outcome.details = {name: page[name] for name in names}
     return page
+
+
+def _judge_ranking(
+    step: EvaluateStep, site: Site, label: tuple[str, str], rng: np.random.Generator
+) -> Question | None:
+    """What VFPU's ranking is worth, if it was this party that got it."""
+    if step.place.marked is None or step.place.marked[1] != site.me:
+        return None
+    share = load_share(_pages(site), site.me, f"vfpu-{step.place.marked[0]}")
+    marks = site.rows().marks
+    if marks is None:
+        return None
+    places = np.asarray(share.state["unlabelled rows"], dtype=np.int64)
+    ranking = np.asarray(share.state["probabilities"], dtype=np.float64)
+    part = _own_part(site, label)
+    return judge_ranking(part, places, ranking, marks == 1, step.bootstrap, step.level, rng)
 
 
 def _own_part(site: Site, label: tuple[str, str]) -> Part:

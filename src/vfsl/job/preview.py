@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from vfsl.crypto import SCHEMES
-from vfsl.job.estimates import seconds
+from vfsl.job.common import check_common
+from vfsl.job.estimates import Estimate, estimate
 from vfsl.job.rehearsal import rehearse
 from vfsl.job.run import read_tables
 from vfsl.job.schema import Job
@@ -26,14 +27,14 @@ class Planned:
     do : str
     settings : dict
         Those that were given, and defaults that matter.
-    seconds : float or None
-        About how long it takes on two cores; None: not estimated.
+    estimate : Estimate
+        About how long it takes and how much it sends.
     """
 
     number: int
     do: str
     settings: Mapping[str, Any]
-    seconds: float | None
+    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,9 @@ class Preview:
 def preview(job: Job, folder: Path) -> Preview:
     """Read the tables and rehearse the job on made-up rows; nothing is written."""
     tables, _ = read_tables(job, folder)
+    check_common(job, tables)
     steps = [
-        Planned(number, step.do, _settings(step), seconds(step, job, tables))
+        Planned(number, step.do, _settings(step), estimate(number, job, tables))
         for number, step in enumerate(job.steps, start=1)
     ]
     notes = []

@@ -20,6 +20,7 @@ from vfsl.data import Kind, PartyTable, write_table
 from vfsl.job.run import run_job
 from vfsl.job.schema import Job, PartySection
 from vfsl.job.steps import CompleteTerms, PuTerms, Step, TrainStep
+from vfsl.job.tables import IdSection
 from vfsl.record import StepRecord
 from vfsl.values import Array
 
@@ -100,7 +101,8 @@ def _small_job(job: Job, tables: Mapping[str, PartyTable]) -> Job:
     if test is not None and test.share is not None:
         test = test.model_copy(update={"share": 0.3})
     steps = [_small_step(step) for step in job.steps]
-    return job.model_copy(update={"run": run, "parties": parties, "test": test, "steps": steps})
+    changes = {"run": run, "parties": parties, "test": test, "steps": steps, "ids": IdSection()}
+    return job.model_copy(update=changes)
 
 
 # As little work as shows every message; what is local sends nothing. Every row is sure enough, so

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 from vfsl import store
 from vfsl.completion.completed import Completion
-from vfsl.data import PartyTable, check_labels, read_table
+from vfsl.data import PartyTable, check_labels
 from vfsl.data.findings import Ask, declare_label
 from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError, InputError, StoreError
 from vfsl.federation import Federation
+from vfsl.job.common import check_common
 from vfsl.job.completion_files import write_completion
 from vfsl.job.play import play
 from vfsl.job.schema import Job
@@ -41,6 +42,7 @@ def run_job(
     """
     check_free(out)
     tables, test = read_tables(job, folder, ask)
+    check_common(job, tables)
     kept = unfinished(out)
     checkpoints = store.Checkpoints(kept, _fingerprint(job, folder))
     try:
@@ -145,14 +147,8 @@ def read_tables(
 
 def _read(job: Job, party: str, folder: Path) -> PartyTable:
     section, labels = job.parties[party], job.labels_of(party)
-    table = read_table(
-        folder / section.table,
-        party=party,
-        id=section.id,
-        label=labels[0] if labels else section.label,
-        kinds=dict(section.kinds),
-        duplicates=section.duplicates,
-    )
+    label = labels[0] if labels else section.label
+    table = section.read(folder / section.table, party, section.id, label)
     return reduce(declare_label, labels[1:], table).treat_missing(section.missing)
 
 
@@ -171,7 +167,7 @@ def federation_of(
             party: PrivateSeed.kept_in(kept / f"private-{party}.json", party)
             for party in (*tables, settings.key_holder)
         }
-    return Federation(
+    fed = Federation(
         tables,
         scheme=settings.scheme,
         security=settings.security,
@@ -181,6 +177,11 @@ def federation_of(
         on_event=on_event,
         private=private,
     )
+    for party, section in job.parties.items():
+        options = {"normalise": job.ids.normalise(), "duplicates": section.duplicates}
+        site = fed.sites[party]
+        site.alignment = replace(site.alignment, id_options=options)
+    return fed
 
 
 def check_free(out: Path) -> None:

@@ -24,22 +24,14 @@ from vfsl.job.steps import (
     AlignStep,
     CompleteTerms,
     EvaluateStep,
-    LabelColumn,
     Place,
     PuTerms,
     Step,
-    Strict,
     TrainStep,
     make_step,
 )
+from vfsl.job.tables import IdColumns, IdSection, LabelColumn, Reading, Strict
 from vfsl.registry import Registry
-
-
-def _id_columns(value: object) -> str | list[str]:
-    several = isinstance(value, list) and value and all(isinstance(name, str) for name in value)
-    if not isinstance(value, str) and not several:
-        raise wrong("a column name, or a list of them", value)
-    return value  # type: ignore[return-value]
 
 
 def _one_of(special: Sequence[str], registry: Registry[Any], value: object) -> str:
@@ -68,15 +60,12 @@ class RunSection(Strict):
     private_draws: Literal["seed", "system"] = "seed"
 
 
-class PartySection(Strict):
-    """One party's table."""
+class PartySection(Reading):
+    """One party's table, and how it is read."""
 
     table: str
-    id: Annotated[str | list[str], PlainValidator(_id_columns)]
+    id: IdColumns
     label: LabelColumn = None
-    kinds: dict[str, Literal["numeric", "categorical"]] = Field(default_factory=dict)
-    duplicates: Literal["error", "first"] = "error"
-    missing: Literal["impute", "mean", "zero", "drop"] = "impute"
 
 
 class TestSection(Strict):
@@ -101,6 +90,7 @@ class JobSteps(Strict):
     """What a job of one machine and one between organisations have in common: test and steps."""
 
     parties: Any  # by name, or only their names
+    ids: IdSection = IdSection()
     test: TestSection | None = None
     steps: list[SerializeAsAny[Step]] = Field(min_length=1)
 
@@ -169,7 +159,7 @@ class JobSteps(Strict):
         if self.test is not None and self.test.column is not None:
             _check_known("test.column", self.test.column[0], parties)
         for place, step in enumerate(self.steps):
-            where, aligned = f"steps[{place}]", self.aligned_before(place + 1)
+            where, aligned = f"step {place + 1}", self.aligned_before(place + 1)
             for party in step.named:
                 _check_known(where, party, parties)
             if isinstance(step, AlignStep):
@@ -196,13 +186,34 @@ class JobSteps(Strict):
         if isinstance(made, CompleteTerms) and completed is not None:
             before = (completed, made.given, made.missing)
         trained = {place: self.steps[place - 1] for place in self.trained_before(number)}
-        return Place(number, tuple(self.party_names), before, trained)
+        marked = None
+        for place, step in enumerate(self.steps[: number - 1], start=1):
+            if isinstance(step, AlignStep):
+                marked = None
+            elif isinstance(step, PuTerms):
+                marked = (place, step.label_holder)
+        name = self._names().get(number, "")
+        return Place(number, tuple(self.party_names), before, trained, marked, name)
+
+    def _names(self) -> dict[int, str]:
+        """What the models of train steps are called: as they say, else by model and rows."""
+        steps = {n: s for n, s in enumerate(self.steps, start=1) if isinstance(s, TrainStep)}
+        names = {
+            n: s.name or (f"{s.model} with completed rows" if s.rows == "completed" else s.model)
+            for n, s in steps.items()
+        }
+        said = [s.name for s in steps.values() if s.name is not None]
+        for number, step in steps.items():
+            if step.name is not None and said.count(step.name) > 1:
+                raise ValueError(f"step {number}: name {step.name!r} is that of two steps")
+        twice = [name for name in names.values() if list(names.values()).count(name) > 1]
+        return {n: f"{name} (step {n})" if name in twice else name for n, name in names.items()}
 
     def _check_train(self, step: TrainStep, place: int, aligned: Sequence[str]) -> None:
-        where = f"steps[{place}]"
+        where = f"step {place + 1}"
         if step.label[0] not in aligned:
             raise ValueError(
-                f"{where}.label must be at an aligned party. Got {step.label[0]!r} instead"
+                f"{where}: label must be at an aligned party. Got {step.label[0]!r} instead"
             )
         if step.rows != "completed":
             return
@@ -210,17 +221,17 @@ class JobSteps(Strict):
         made = None if completed is None else self.steps[completed - 1]
         if not isinstance(made, CompleteTerms):
             raise ValueError(
-                f"{where}.rows must be 'common' where no complete step comes before. Got "
+                f"{where}: rows must be 'common' where no complete step comes before. Got "
                 "'completed' instead"
             )
         if made.given != step.label[0]:
             raise ValueError(
-                f"{where}.label must be at {made.given!r}, the given party of the complete step, "
+                f"{where}: label must be at {made.given!r}, the given party of the complete step, "
                 f"since completed rows have no label elsewhere. Got {step.label[0]!r} instead"
             )
 
     def _check_evaluate(self, step: EvaluateStep, place: int) -> None:
-        where = f"steps[{place}]"
+        where = f"step {place + 1}"
         if self.test is None:
             raise ValueError(
                 f"{where} must have rows to evaluate on: add a [test] section with a share or a "
@@ -235,7 +246,7 @@ class JobSteps(Strict):
         for model in step.models or []:
             if model not in trained:
                 raise ValueError(
-                    f"{where}.models must be numbers of train steps since the last alignment: "
+                    f"{where}: models must be numbers of train steps since the last alignment: "
                     f"{', '.join(map(str, trained))}, counted from 1. Got {model} instead"
                 )
 
@@ -250,7 +261,9 @@ class Job(JobSteps):
     def _fits_together(self) -> Job:
         holder = self.run.key_holder
         self._check_names(
-            holder, f"run.key_holder must be no party with a table. Got {holder!r} instead"
+            holder,
+            f"{holder} is reserved for the key holder, who has no table; rename the party, or "
+            "choose another run.key_holder",
         )
         self._check_steps()
         for place, step in enumerate(self.steps):
@@ -258,7 +271,7 @@ class Job(JobSteps):
                 name = step.label_of(party)
                 if name is not None and section.label is False:
                     raise ValueError(
-                        f"steps[{place}].label names {name!r} of {party}, but "
+                        f"step {place + 1}: label names {name!r} of {party}, but "
                         f"parties.{party}.label is false; name the label there"
                     )
         return self
@@ -326,23 +339,23 @@ def _check_align(step: AlignStep, where: str, parties: Sequence[str]) -> None:
     chosen = parties if step.parties is None else step.parties
     if len(chosen) < 2 or len(set(chosen)) != len(chosen):
         raise ValueError(
-            f"{where}.parties must name two or more different parties. Got {chosen} instead"
+            f"{where}: parties must name two or more different parties. Got {chosen} instead"
         )
 
 
 def _check_pu(step: PuTerms, where: str, aligned: Sequence[str]) -> None:
     if step.positives in aligned:
         raise ValueError(
-            f"{where}.positives is {step.positives!r}, which is aligned; the align step must name "
+            f"{where}: positives is {step.positives!r}, which is aligned; the align step must name "
             "the parties that hold columns, without the positive holder"
         )
     if step.label_holder not in aligned:
         raise ValueError(
-            f"{where}.label_holder must be an aligned party. Got {step.label_holder!r} instead"
+            f"{where}: label_holder must be an aligned party. Got {step.label_holder!r} instead"
         )
     if step.consent and sorted(set(step.consent)) != sorted(aligned):
         raise ValueError(
-            f"{where}.consent must name all parties that hold columns, {', '.join(aligned)}, or "
+            f"{where}: consent must name all parties that hold columns, {', '.join(aligned)}, or "
             f"none. Got {', '.join(step.consent)} instead"
         )
 
@@ -351,16 +364,16 @@ def _check_complete(step: CompleteTerms, where: str, aligned: Sequence[str]) -> 
     for name in ("given", "missing"):
         if getattr(step, name) not in aligned:
             raise ValueError(
-                f"{where}.{name} must be an aligned party. Got {getattr(step, name)!r} instead"
+                f"{where}: {name} must be an aligned party. Got {getattr(step, name)!r} instead"
             )
     if step.advice_trees is not None and step.label is None:
         raise ValueError(
-            f"{where}.advice_trees must come with a label to advise on. Got {step.advice_trees} "
+            f"{where}: advice_trees must come with a label to advise on. Got {step.advice_trees} "
             "without one instead"
         )
     if step.given == step.missing:
         raise ValueError(
-            f"{where}.missing must be another party than given. Got {step.missing!r} instead"
+            f"{where}: missing must be another party than given. Got {step.missing!r} instead"
         )
     try:
         check_pair(step.given, step.missing, aligned)
@@ -374,7 +387,7 @@ def check(content: Mapping[str, Any], kind: type[JobSteps] = Job) -> Any:
     listed = content.get("steps")
     if isinstance(listed, list):
         content["steps"] = [
-            step if isinstance(step, Step) else make_step(step, f"steps[{place}]")
+            step if isinstance(step, Step) else make_step(step, f"step {place + 1}")
             for place, step in enumerate(listed)
         ]
     try:
@@ -403,7 +416,11 @@ def load_job(path: Path) -> Job:
 
 def _known_fields(kind: type[JobSteps]) -> Any:
     """The fields that are known where an unknown one was found."""
-    sections: dict[str, type[Strict]] = {"test": TestSection, "parties": PartySection}
+    sections: dict[str, type[Strict]] = {
+        "test": TestSection,
+        "parties": PartySection,
+        "ids": IdSection,
+    }
     sections["run"] = RunSection if kind is Job else RunTerms
 
     def known(location: Location) -> list[str]:

@@ -12,8 +12,6 @@ from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PlainValidator,
     PrivateAttr,
@@ -28,27 +26,13 @@ from vfsl.completion.low_methods import read_low
 from vfsl.errors import ConfigError
 from vfsl.estimators import ESTIMATORS, Estimator
 from vfsl.job.mistakes import nearest, nearest_or_all, sentence, wrong
+from vfsl.job.tables import Strict
+from vfsl.job.verdict import Way
 from vfsl.params import Param, find_mistake, params_of
 from vfsl.pu import VFPU
 
 STEPS = ("align", "pu", "complete", "train", "evaluate")
 LABEL_DISCLOSURE = "label-disclosure"
-
-
-class Strict(BaseModel):
-    """No unknown fields, no silent conversions."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-def _label(value: object) -> str | bool | None:
-    if value is not None and value is not False and not isinstance(value, str):
-        raise wrong("a column, or false where no column is a label", value)
-    return value
-
-
-# A party's label, which is never a feature; false says that no column is one.
-LabelColumn = Annotated[str | Literal[False] | None, PlainValidator(_label)]
 
 
 def _protocol(value: object) -> str:
@@ -99,12 +83,18 @@ class Place:
         The last complete step since the last alignment.
     trained : mapping of number to TrainStep
         The train steps whose models can be judged here.
+    marked : tuple of (number, label holder) or None
+        The last pu step since the last alignment.
+    name : str
+        What the model of a train step is called in figures.
     """
 
     number: int = 0
     parties: tuple[str, ...] = ()
     completed: tuple[int, str, str] | None = None
     trained: Mapping[int, Any] = field(default_factory=dict)
+    marked: tuple[int, str] | None = None
+    name: str = ""
 
 
 def _check_method(check: Callable[[], Any], field: str = "") -> None:
@@ -159,7 +149,7 @@ class AlignStep(Step):
 
     do: Literal["align"]
     parties: list[str] | None = Field(default=None, description="Which parties; all by default.")
-    protocol: ProtocolName = Field(default="blind-rsa", description="How ids are compared.")
+    protocol: ProtocolName = Field(default="ecdh", description="How ids are compared.")
 
     @property
     def named(self) -> list[str]:
@@ -172,7 +162,7 @@ class PuTerms(Step):
     do: Literal["pu"]
     positives: str = Field(description="The party whose ids are known positives.")
     label_holder: str = Field(description="The party that receives marks and scores.")
-    protocol: ProtocolName = Field(default="blind-rsa", description="How ids are compared.")
+    protocol: ProtocolName = Field(default="ecdh", description="How ids are compared.")
     consent: list[str] = Field(
         default=[], description="The parties that agree to send the result to the positive holder."
     )
@@ -240,6 +230,9 @@ class TrainStep(Step):
     rows: Literal["common", "completed"] = Field(
         default="common", description="Train on common rows, or on completed ones as well."
     )
+    name: str | None = Field(
+        default=None, min_length=1, description="What figures call it; its model by default."
+    )
     accept: list[Literal["label-disclosure"]] = Field(
         default=[], description="What the model may tell the other parties."
     )
@@ -274,6 +267,11 @@ class TrainStep(Step):
     @classmethod
     def own_fields(cls) -> list[str]:
         return list(TrainStep.model_fields)
+
+    @property
+    def way(self) -> Way:
+        """How its model is trained, for comparisons."""
+        return Way(self.model, "all" if self.estimator_type.uses_all_rows else self.rows)
 
     def estimator(self) -> Estimator:
         """The model with the parameters that were given."""
@@ -321,18 +319,18 @@ def make_step(content: Any, place: str) -> Step:
     do = content.get("do")
     listed = ", ".join(map(repr, STEPS))
     if do is None:
-        raise ConfigError(f"{place}.do is missing; it must be one of {listed}.")
+        raise ConfigError(f"{place}: do is missing; it must be one of {listed}.")
     if do not in STEPS:
         raise ConfigError(
-            f"{place}.do must be one of {listed}. Got {do!r:.80} instead{nearest(do, STEPS)}"
+            f"{place}: do must be one of {listed}. Got {do!r:.80} instead{nearest(do, STEPS)}"
         )
     model = content.get("model")
     if do == "train" and model not in models():
         known = ", ".join(map(repr, models()))
         if model is None:
-            raise ConfigError(f"{place}.model is missing; it must be one of {known}.")
+            raise ConfigError(f"{place}: model is missing; it must be one of {known}.")
         raise ConfigError(
-            f"{place}.model must be one of {known}. Got {model!r:.80} instead"
+            f"{place}: model must be one of {known}. Got {model!r:.80} instead"
             f"{nearest(model, models())}"
         )
     kind = _type_of(do, model)
@@ -367,7 +365,7 @@ def _unknown_field(place: str, name: str, do: str, model: str | None, known: Seq
     owners = [other for other in models() if do == "train" and name in fields_of(do, other)]
     if owners:
         return (
-            f"{place}.{name} belongs to model = {' or '.join(map(repr, owners))}. Got model = "
+            f"{place}: {name} belongs to model = {' or '.join(map(repr, owners))}. Got model = "
             f"{model!r} instead."
         )
-    return f"{place}.{name} is not a known field{nearest_or_all(name, known)}"
+    return f"{place}: {name} is not a known field{nearest_or_all(name, known)}"

@@ -44,10 +44,11 @@ class Heading(Block):
 
 @dataclass(frozen=True)
 class Verdict(Block):
-    """The sentence to remember; ``tone`` is good, bad or open."""
+    """The sentence to remember; ``tone`` is good, bad or open, ``more`` goes below it."""
 
     text: str
     tone: str
+    more: str = ""
 
 
 @dataclass(frozen=True)

@@ -230,6 +230,14 @@ def list_verdicts(details: Mapping[str, Any]) -> list[Verdict]:
     ]
 
 
+def make_verdict(details: Mapping[str, Any]) -> Verdict:
+    """The headline of an evaluation; what comes after its first sentence stands below."""
+    text, mark, more = str(details["verdict"]).partition(". ")
+    tones = {"helps": "good", "hurts": "bad", "does not help": "bad", "cannot tell": "open"}
+    tone = tones.get(str(details.get("tone")), judge_gains(details))
+    return Verdict(text + ("." if mark else ""), tone, more)
+
+
 def judge_gains(details: Mapping[str, Any]) -> str:
     """What the gains of an evaluation say, by the best model on the first measure."""
     gains = [one for one in details.get("gains") or [] if is_number(one.get("value"))]
@@ -292,9 +300,10 @@ def _compare_ways(details: Mapping[str, Any]) -> list[Block]:
 
 def _describe_evaluation(details: Mapping[str, Any]) -> list[Block]:
     found = details["metrics"]
-    blocks: list[Block] = [Heading("Evaluation")]
-    if details.get("verdict"):
-        blocks.append(Verdict(str(details["verdict"]), judge_gains(details)))
+    rows = details.get("test rows")
+    heading = f"Evaluation on {write_count(rows, 'held-out row')}" if rows else "Evaluation"
+    blocks: list[Block] = [Heading(heading)]
+    blocks += [Text(str(one["text"])) for one in details.get("questions") or []]
     charts = []
     for measure in dict.fromkeys(str(one["measure"]) for one in found):
         lines = [
@@ -312,7 +321,10 @@ def _describe_evaluation(details: Mapping[str, Any]) -> list[Block]:
         ]
         title, x = f"{measure}: how much better than {over}", f"better by, {measure}"
         charts.append(draw_dots(title, lines, x=x, rule=("no better", 0.0)))
-    blocks.append(Figures(charts))
+    # The first measure is what the verdict is about: its two charts are shown, others folded.
+    first = str(found[0]["measure"])
+    charts.sort(key=lambda chart: chart.title.partition(":")[0] != first)
+    blocks.append(Figures(charts, shown=2, folded="other measures"))
     rows = [
         [
             make_cell(str(one["model"])),

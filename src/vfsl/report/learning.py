@@ -18,6 +18,7 @@ from vfsl.report.blocks import (
     make_cell,
 )
 from vfsl.report.charts import Bar, Chart, Series, draw_bars, draw_histogram, draw_lines
+from vfsl.report.telling import figures_of, name_of, predictions_of, tell_figures
 from vfsl.report.words import (
     NOTHING,
     describe_stop,
@@ -119,7 +120,8 @@ def describe_positives(steps: Sequence[Step]) -> Section | None:
         if step["rounds"]:
             blocks.append(_tabulate_rounds(step))
         if step["stop_reason"]:
-            blocks.append(Text(f"It {describe_stop(step['stop_reason'])}."))
+            reason = describe_stop(step["stop_reason"])
+            blocks.append(Text(f"How it ended: {reason}."))
         blocks += _tabulate_columns(details)
         blocks += _list_notes(step)
     for step in steps:
@@ -204,30 +206,31 @@ def describe_training(steps: Sequence[Step]) -> Section | None:
         return None
     blocks: list[Block] = []
     for step in chosen:
-        model = step["name"].removeprefix("train ")
-        predictions = [later for later in steps if later["name"] == f"predict {model}"]
-        blocks.append(Heading(model))
+        blocks.append(Heading(name_of(step)))
+        predictions = predictions_of(step, steps)
         cards = [
-            (name.replace("_", " "), write_number(value), "")
+            (_name_metric(name), write_number(value), "")
             for name, value in step["metrics"].items()
             if not isinstance(value, list | dict)
         ]
         blocks += [Cards(cards)] if cards else []
         charts = [*_draw_curves(step), *_draw_kept(step), *_draw_doubts(step["details"])]
-        charts += [chart for later in predictions for chart in _draw_uncertainty(later["details"])]
+        charts += [
+            chart for later in predictions[:1] for chart in _draw_uncertainty(later["details"])
+        ]
         blocks += [Figures(charts)] if charts else []
-        words = [f"It {describe_stop(step['stop_reason'])}."] if step["stop_reason"] else []
-        for later in predictions:
-            if later["metrics"]:
-                named = [
-                    f"{name} {write_number(value)}" for name, value in later["metrics"].items()
-                ]
-                words.append(f"On the rows that it was asked to predict: {write_list(named)}.")
-        if words:
-            blocks.append(Text(" ".join(dict.fromkeys(words))))
+        words = [tell_figures(figures_of(step, steps))]
+        words += [describe_stop(step["stop_reason"])] if step["stop_reason"] else []
+        said = "; ".join(word for word in words if word)
+        if said:
+            blocks.append(Text(f"{said[:1].upper()}{said[1:]}."))
         blocks += _list_notes(step)
     lead = "How the models learned. Scores on training rows flatter; the next section does not."
     return Section("training", "Training", lead, blocks)
+
+
+def _name_metric(name: str) -> str:
+    return {"left": "rows removed"}.get(name, name.replace("_", " "))
 
 
 def _draw_curves(step: Step) -> list[Chart]:

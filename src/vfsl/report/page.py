@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from vfsl import store
 from vfsl.record import Flow, RunRecord
-from vfsl.report import filling, learning, words
-from vfsl.report.blocks import Figures, Section, Verdict
+from vfsl.report import filling, learning, story, words
+from vfsl.report.blocks import Figures, Section
 from vfsl.report.charts import Bar, draw_bars
-from vfsl.report.words import (
-    is_number,
-    readable_bytes,
-    write_count,
-    write_list,
-    write_number,
-    write_percent,
-    write_seconds,
-)
+from vfsl.report.telling import tell_run
+from vfsl.report.words import is_number, readable_bytes, write_seconds
 
 Run = Mapping[str, Any]
 Step = Mapping[str, Any]
@@ -37,8 +30,6 @@ Step = Mapping[str, Any]
 _MOST_OPTIONS = 200
 # The colour of each protection; what is in plain is red.
 _TONES = {"ciphertext": 1, "masked": 5, "sealed ids": 4, "aggregate": 2, "plain": 6}
-# Kinds of protection under which a receiver learns nothing but sizes.
-_HIDDEN = ("ciphertext", "masked", "sealed ids")
 
 
 def write_page(record: RunRecord, path: Path) -> None:
@@ -60,9 +51,12 @@ def render(record: RunRecord) -> str:
     template = _environment().get_template("page.html")
     return template.render(
         run=run,
-        points=_tell_story(run),
-        verdicts=_collect_verdicts(run),
-        cautions=_collect_cautions(run),
+        title=story.name_run(run),
+        points=story.tell_first(run),
+        lines=tell_run(run["steps"]),
+        linked={"ledger", "repeat", *(section.id for section in made if section is not None)},
+        verdicts=story.collect_verdicts(run),
+        cautions=story.collect_cautions(run),
         sections=[section for section in made if section is not None],
         time=_describe_time(run),
         filters=_list_filters(run["ledger"]),
@@ -150,148 +144,6 @@ def _summarise_flow(flow: Flow) -> dict[str, Any]:
         "size": readable_bytes(flow.bytes),
         "fact": flow.fact,
     }
-
-
-# ---- the run in a few sentences -------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Point:
-    """A sentence of the story and the section that tells more."""
-
-    title: str
-    text: str
-    section: str
-
-
-def _tell_story(run: Run) -> list[Point]:
-    """One point for each stage of the run."""
-    steps = run["steps"]
-    points = [_tell_parties(run)]
-    points += [_tell_alignment(step) for step in steps if step["name"] == "align"]
-    points += [_tell_positives(step) for step in steps if step["name"] == "vfpu"]
-    points += [
-        _tell_completion(step) for step in steps if step["name"] == "completion" and step["details"]
-    ]
-    trained = [step for step in steps if step["name"].startswith("train ")]
-    if trained:
-        points.append(_tell_training(trained))
-    points.append(_tell_sent(run))
-    return points
-
-
-def _tell_parties(run: Run) -> Point:
-    tables = [
-        f"{one['party']} ({write_count(one['rows'], 'row')}, "
-        f"{write_count(one['columns'], 'column')})"
-        for one in run["parties"]
-    ]
-    total = sum(step["seconds"] for step in run["steps"] if is_number(step["seconds"]))
-    text = (
-        f"{write_list(tables) or 'No party'} took part. The run had "
-        f"{write_count(len(run['steps']), 'step')} and took {write_seconds(total)}."
-    )
-    return Point("Parties", text, "repeat")
-
-
-def _tell_alignment(step: Step) -> Point:
-    parties = step["settings"].get("parties") or ["The parties"]
-    common = write_count(step["metrics"].get("overlap", 0), "row")
-    return Point("Aligned", f"{write_list(parties)} have {common} in common.", "alignment")
-
-
-def _tell_positives(step: Step) -> Point:
-    metrics = step["metrics"]
-    text = (
-        f"{write_count(metrics.get('reliable positives', 0), 'reliable positive')} among "
-        f"{write_count(metrics.get('unlabelled', 0), 'unlabelled row')}"
-    )
-    if is_number(metrics.get("oob score")):
-        text += (
-            f"; a known positive that was held out ranks above an unlabelled row in "
-            f"{write_percent(metrics['oob score'])} of all pairs"
-        )
-    return Point("Positives", text + ".", "positives")
-
-
-def _tell_completion(step: Step) -> Point:
-    details = step["details"]
-    names = {"use": "to use", "use with care": "to use with care"}
-    names["no better than mean"] = "no better than the mean"
-    found = [
-        f"{write_number(count)} {names.get(name, name)}"
-        for name, count in (details.get("verdicts") or {}).items()
-        if count
-    ]
-    columns = len(details.get("quality") or [])
-    text = (
-        f"{write_count(columns, 'column')} of {details.get('missing')} "
-        f"{'was' if columns == 1 else 'were'} completed for "
-        f"{write_count(details.get('rows', 0), 'row')} of {details.get('given')}"
-    )
-    return Point(
-        "Completed", f"{text}: {write_list(found)}." if found else f"{text}.", "completion"
-    )
-
-
-def _tell_training(steps: Sequence[Step]) -> Point:
-    names = list(dict.fromkeys(step["name"].removeprefix("train ") for step in steps))
-    text = f"{write_list(names)}."
-    counts = [step["metrics"].get("left") for step in steps]
-    left = sum(count for count in counts if is_number(count))
-    if left:
-        text += f" {write_count(left, 'doubtful row')} left the training set."
-    return Point("Trained", text, "training")
-
-
-def _tell_sent(run: Run) -> Point:
-    total = sum(line["bytes"] for line in run["ledger"])
-    if not total:
-        return Point("Sent", "Nothing left any party.", "ledger")
-    hidden = sum(line["bytes"] for line in run["ledger"] if line["protection"] in _HIDDEN)
-    open_lines = [line for line in run["ledger"] if line["protection"] not in _HIDDEN]
-    kinds = len({(line["step"], line["message"]) for line in open_lines})
-    how = "a real scheme would encrypt, mask or seal"
-    how = how if _is_plain(run) else "was encrypted, masked or sealed"
-    text = (
-        f"{readable_bytes(total)} left the parties, {write_percent(hidden / total)} of which {how}"
-    )
-    if kinds:
-        text += f"; the ledger says what the other {write_count(kinds, 'kind')} of message revealed"
-    return Point("Sent", text + ".", "ledger")
-
-
-def _collect_verdicts(run: Run) -> list[Verdict]:
-    """The sentences at the top: what the comparison of ways and the evaluations say."""
-    found = []
-    for step in run["steps"]:
-        details = step["details"]
-        if step["name"] == "downstream":
-            found += filling.list_verdicts(details)
-        if step["name"] == "evaluate" and details.get("verdict"):
-            found.append(Verdict(str(details["verdict"]), filling.judge_gains(details)))
-    return found
-
-
-def _collect_cautions(run: Run) -> list[str]:
-    """What a reader must know before anything else on the page."""
-    found = []
-    if _is_plain(run):
-        found.append(
-            "This run used the scheme “plain”: what is called ciphertext was not encrypted. Use it "
-            "only to try things out on one machine."
-        )
-    if any(step["name"] == "train risa" for step in run["steps"]):
-        found.append(
-            "This run trained RISA, whose gradients tell the other parties the labels of the rows "
-            "that they train on."
-        )
-    return found
-
-
-def _is_plain(run: Run) -> bool:
-    schemes = {str(step["settings"].get("scheme", "")) for step in run["steps"]}
-    return run["scheme"] == "plain" or "plain" in schemes
 
 
 # ---- time, bytes, and the filters of the ledger ---------------------------------------------

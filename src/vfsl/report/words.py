@@ -9,15 +9,17 @@ from typing import Any, TypeGuard
 NOTHING = "–"
 # The reasons that steps record as one word or two; longer ones speak for themselves.
 _STOPS = {
-    "outer": "all iterations were done",
+    "outer": "all iterations done",
     "hidden": "the promoted rows reach half of the positives that are estimated to be hidden",
     "stable": "the ranking of the unlabelled rows did not change any more",
     "sizes": "one more batch would leave fewer unlabelled rows than positives",
-    "converged": "it had converged",
+    "converged": "converged",
+    "tolerance": "converged",
+    "solved": "solved",
     "precision": "its precision allowed no further step",
-    "max_rounds": "it had reached the maximum number of rounds",
-    "all rounds": "all rounds were done",
-    "all trees": "all trees were grown",
+    "max_rounds": "the maximum number of rounds reached, not yet converged",
+    "all rounds": "all rounds done",
+    "all trees": "all trees grown",
 }
 
 
@@ -97,9 +99,8 @@ def write_count(value: Any, singular: str, plural: str | None = None) -> str:
 
 
 def describe_stop(reason: str) -> str:
-    """Why a step ended, as people say it: 'stopped because it had converged'."""
-    known = _STOPS.get(reason)
-    return f"stopped: {reason}" if known is None else f"stopped because {known}"
+    """Why a step ended, as people say it: 'converged', 'all trees grown'."""
+    return _STOPS.get(reason, reason)
 
 
 def write_list(names: Sequence[str]) -> str:
