@@ -237,7 +237,8 @@ def keep_better(
     Nobody else learns which.
     """
     first, second = (hold_out(s, sizes, given, missing, one) for one in (before, after))
-    change = second * second - first * first
+    gap = second - first  # masked once for both of its products
+    change = gap * (second + first)
     each = [change[:, sizes.targets_of(unit)] for unit in range(len(sizes.classes))]
     by_unit = concatenate([one.sum(axis=1).reshape(sizes.rows, 1) for one in each], axis=1)
     firsts = np.array([sizes.targets_of(unit)[0] for unit in range(len(sizes.classes))])
@@ -256,7 +257,7 @@ def keep_better(
         chosen = better[sizes.units][None].astype(np.int64)
     bits = s.share(sizes.missing, chosen, (1, sizes.targets))
     weights = before + (after - before) * bits
-    return weights, first + (second - first) * bits.narrow(first.width), better
+    return weights, first + gap * bits.narrow(first.width), better
 
 
 def falls(changes: Floats) -> Booleans:

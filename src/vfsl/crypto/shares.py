@@ -88,9 +88,13 @@ class Session(Exchange):
         shape: Shape,
         width: int = WIDEST,
         bound: int | None = None,
+        receivers: Sequence[str] = (),
     ) -> Private:
-        """A holder's own matrix, which crosses once, masked, to be multiplied many times."""
-        return self.privates({owner: values}, {owner: shape}, width, bound)[owner]
+        """A holder's own matrix, which crosses once, masked, to be multiplied many times.
+
+        ``receivers`` get it, all other holders if none are named; only they may multiply it.
+        """
+        return self.privates({owner: values}, {owner: shape}, width, bound, receivers)[owner]
 
     def privates(
         self,
@@ -98,6 +102,7 @@ class Session(Exchange):
         shapes: Mapping[str, Shape],
         width: int = WIDEST,
         bound: int | None = None,
+        receivers: Sequence[str] = (),
     ) -> dict[str, Private]:
         """One such matrix of each of several holders; they cross at the same time."""
         made = {}
@@ -107,10 +112,11 @@ class Session(Exchange):
             masked = own - mask if self.has(owner) else absent(shape)
             if self.has(owner) and len(self.parties) > 1:
                 for party in self.list_others():
-                    self.link.send(party, "masked", Masked(pack(masked, width)))
+                    if party in (receivers or self.parties):
+                        self.link.send(party, "masked", Masked(pack(masked, width)))
             made[owner] = Private(self, owner, own, mask, masked, width, bound)
         for owner, one in made.items():
-            if self.holds and not self.has(owner):
+            if self.me in (receivers or self.parties) and not self.has(owner):
                 content = self.receive_bytes(owner, "masked", count_bytes(one.shape, width))
                 made[owner] = replace(one, masked=unpack(content, width, one.shape))
         return made

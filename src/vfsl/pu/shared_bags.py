@@ -220,7 +220,14 @@ def multiply_pairs(
     cells = {}
     for party in plan.feature_holders:
         words, shape = features.get(party), (plan.rows, plan.directions[party])
-        cells[party] = session.private(party, None if words is None else words.pairs, shape, width)
+        # The label holder multiplies no cells itself.
+        cells[party] = session.private(
+            party,
+            None if words is None else words.pairs,
+            shape,
+            width,
+            receivers=plan.feature_holders,
+        )
     return [
         weights.T @ multiply_rows(session, cells[one], cells[other])
         for one, other in combinations(plan.feature_holders, 2)
