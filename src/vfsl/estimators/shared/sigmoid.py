@@ -17,8 +17,9 @@ import numpy as np
 from vfsl.values import Floats
 
 # The largest error δ of a row's probability p. It moves the fitted score by δ / p(1 − p), which
-# raises the loss by half of δ² / p(1 − p): about 1e-5 where p(1 − p) is 0.1. Waves change their sign
-# from row to row, so that most of it averages out. On made-up tables twice as much does as well.
+# raises the loss by half of δ² / p(1 − p): about 1e-5 where p(1 − p) is 0.1. Waves change their
+# sign from row to row, so that most of it averages out. On made-up tables twice as much does as
+# well.
 ERROR = 1.5e-3
 
 
