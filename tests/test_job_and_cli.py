@@ -73,7 +73,7 @@ def test_run_ledger_and_report(folder, monkeypatch, capsys):
 
     assert vfsl(monkeypatch, "ledger", out) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for words in ("B → A", "scores ×", "ciphertext", "sealed ids", "how many encoded columns"):
+    for words in ("B → A", "masked ×", "total scores", "sealed ids", "how many rows and columns"):
         assert words in printed
     # B's scores of 60 rows, in the prediction only.
     assert "predict linear B → A total scores columns 60 60" in printed

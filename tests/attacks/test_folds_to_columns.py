@@ -136,7 +136,7 @@ def test_opened_gradients_of_parts_give_binary_columns_away(monkeypatch):
         opened.gradients.clear()
         nothing = tables["B"].without(tables["B"].columns)
         jobs = {
-            party: partial(RidgeBase().train, part=part, roles=ROLES)
+            party: partial(RidgeBase(protocol="rounds").train, part=part, roles=ROLES)
             for party, part in {
                 "A": Part(tables["A"], places["A"][kept]),
                 "B": Part(nothing, places["B"][kept], target=bits[kept].astype(float)),

@@ -14,6 +14,7 @@ several problems side by side, or the classes of one softmax (softmax.py). How:
 2. The curvature at 0 is a Gram matrix in shares, and bounds the curvature everywhere (Böhning and
    Lindsay, "Monotonicity of quadratic-approximation algorithms"). Its inverse is found by products
    alone (`invert`), which also serves as the start for every later inverse.
+   A softmax has twice that bound (Böhning), and an inverse of all classes together.
 3. Sigmoid, slope and loss of all rows come from one set of waves (sigmoid.py). The next step uses
    the inverse at hand while the loss falls fast; else the curvature at the present scores, found in
    shares, is inverted. A step that raises the loss is halved.

@@ -16,8 +16,9 @@ GRADIENT_BITS = 21
 LOSS_BITS = GRADIENT_BITS + WEIGHT_BITS
 STEP_SHIFT = MATRIX_BITS + GRADIENT_BITS - WEIGHT_BITS
 _FEWEST_ROW_WEIGHT_BITS = 7
-# To see whether scores are within reach, rough weights do: they are off by a few hundredths.
-ROUGH_BITS, ROUGH_WIDTH, COUNT_WIDTH = 4, 32, 48
+# To see whether scores are within reach, rough weights do: they move a score by 2^-7 of the sum of
+# its absolute cells at most. On made-up tables with rows far out, 4 bits let scores out of reach.
+ROUGH_BITS, ROUGH_WIDTH, COUNT_WIDTH = 6, 32, 48
 _FEWEST_DEALT_BITS, _MOST_DEALT_BITS = 8, 12
 _SLOPE_BITS, _SIGMOID_BITS, _COEFFICIENT_BITS = 7, 6, 12  # of coefficients: at least, at most
 _WIDTHS = (48, 56, 64)
