@@ -24,7 +24,7 @@ def test_the_demo_tells_the_whole_story_encrypted(tmp_path, monkeypatch, capsys)
     assert "Report:" in printed
     record = RunRecord.load(out)
     names = [step.name for step in record.steps]
-    for name in ("align", "vfpu", "vfpu-m", "train logistic", "train risa", "evaluate"):
+    for name in ("align", "vfpu", "completion", "train logistic", "train risa", "evaluate"):
         assert name in names
     assert record.scheme == "auto"
     schemes = {step.settings["scheme"] for step in record.steps if "scheme" in step.settings}

@@ -10,6 +10,7 @@ from tests.job_cases import vfsl
 from vfsl.align.overlap import best_overlap, compare_ids
 from vfsl.data.examine import common_prefix, find_leaks, guess_encoding
 from vfsl.data.table import PartyTable
+from vfsl.errors import ConfigError, DataError
 from vfsl.job import load_job
 from vfsl.job.doctor import examine_files, prescribe
 
@@ -103,6 +104,24 @@ def test_the_command_prints_it_and_init_writes_it_into_a_job(messy, monkeypatch,
     loaded = load_job(job)
     assert loaded.parties["bank"].fold == ["default"]
     assert "collected" in loaded.parties["bank"].drop
+
+
+def test_a_run_begins_with_what_people_should_have_looked_at(messy, monkeypatch, capsys):
+    files = [f"{name}={messy / name}.csv" for name in ("bank", "shop")]
+    job = messy / "job.toml"
+    assert vfsl(monkeypatch, "init", *files, "--label", "default", "--out", job) == 0
+    capsys.readouterr()
+
+    def stop(*_):
+        raise ConfigError("enough")
+
+    monkeypatch.setattr("vfsl.job.run_job", stop)
+    assert vfsl(monkeypatch, "run", job, "--out", messy / "out") == 2
+    printed = capsys.readouterr().out
+    assert "note on bank: 'collected' alone nearly says the label 'default'" in printed
+    assert "EDUCATION" not in printed  # init has mended it
+    assert vfsl(monkeypatch, "run", job, "--out", messy / "out", "--quiet") == 2
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.slow
@@ -229,7 +248,6 @@ label = ["A", "y"]
 def test_too_little_in_common_is_said_before_any_work(
     ids, labels, more, words, tmp_path, monkeypatch, capsys
 ):
-    from vfsl.errors import DataError
     from vfsl.job import run_job
 
     rows = 60

@@ -132,7 +132,7 @@ def test_an_unaligned_federation_cannot_train():
     [
         ({"scheme": "rot13"}, "scheme must be one of"),
         ({"on": "moon"}, "no channel 'moon'. Known are memory, processes"),
-        ({"key_holder": "A"}, "also has a table"),
+        ({"key_holder": "A"}, "A is reserved for the key holder"),
         ({"labels": {"Z": "y"}}, "party 'Z', which has no table"),
         ({"labels": {"A": "target"}}, "target"),
         ({"kinds": {"B": {"visit": "numeric"}}}, "visit"),

@@ -26,7 +26,9 @@ def test_the_draft_says_what_the_files_show_and_runs(folder, monkeypatch, capsys
     assert {party: section.id for party, section in job.parties.items()} == dict.fromkeys(
         "ABC", "id"
     )
-    assert [step.do for step in job.steps] == ["align", "pu", "complete", "train", "evaluate"]
+    steps = ["align", "pu", "complete", "train", "train", "evaluate"]
+    assert [step.do for step in job.steps] == steps
+    assert (job.steps[4].name, job.steps[4].rows) == ("with completed rows", "completed")
     assert job.parties["C"].label == "late"
     assert job.steps[0].parties == ["B", "C"]
     assert (job.steps[1].positives, job.steps[1].label_holder) == ("A", "C")
@@ -36,7 +38,7 @@ def test_the_draft_says_what_the_files_show_and_runs(folder, monkeypatch, capsys
     fast = fast.replace("rounds = 20", 'rounds = 2\nprotocol = "ecdh"')
     (folder / "job.toml").write_text(fast)
     assert vfsl(monkeypatch, "run", folder / "job.toml", "--out", folder / "out") == 0
-    assert (folder / "out/parties/C/metrics-5.json").exists()
+    assert (folder / "out/parties/C/metrics-6.json").exists()
 
 
 def test_without_a_label_nothing_is_trained(folder, monkeypatch):

@@ -126,7 +126,7 @@ def test_completed_rows_train_before_the_next_alignment(folder, monkeypatch):
     assert vfsl(monkeypatch, "run", path, "--out", folder / "out") == 0
     metrics = json.loads((folder / "out/parties/A/metrics-6.json").read_text())
     judged = {line["model"] for line in metrics["metrics"]}
-    assert {name for name in judged if "step" in name} == {"logistic (step 5)"}
+    assert {name for name in judged if "," not in name} == {"logistic"}
     assert (folder / "out/parties/A/predictions-3.csv").exists()
     named = (
         text[:everybody]
@@ -142,7 +142,7 @@ def test_a_job_with_one_alignment_of_three_is_refused(folder, monkeypatch):
     text = drafted(folder, monkeypatch).read_text()
     path = folder / "wrong.toml"
     path.write_text(text.replace('parties = ["B", "A"]', 'parties = ["B", "C", "A"]'))
-    words = f"steps\\[1\\]: {ALONE}.*align A and B in a step of their own before completing"
+    words = f"step 2: {ALONE}.*align A and B in a step of their own before completing"
     with pytest.raises(ConfigError, match=words):
         load_job(path)
     deployed = path.read_text().split("[test]")

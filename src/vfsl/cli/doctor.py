@@ -85,6 +85,16 @@ def print_findings(checkup: Checkup) -> None:
         say(f"{best.common:,} ids in common, compared with {how}.")
 
 
+def print_doubts(checkup: Checkup) -> None:
+    """Before a run: what people should have looked at."""
+    from vfsl.job.doctor import write_fields
+
+    for remark in checkup.remarks:
+        if remark.what in ("leak", "spellings", "codes", "constant", "id-like"):
+            fix = f"  → {'; '.join(write_fields(remark.fix))}" if remark.fix else ""
+            say(f"note on {remark.party}: {remark.text}{fix}")
+
+
 def patient_lines(one: Patient) -> list[str]:
     """One file in a few lines."""
     from vfsl.report.words import readable_bytes, write_count

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vfsl.cli.doctor import print_findings
+from vfsl.cli.doctor import print_doubts, print_findings
 from vfsl.cli.options import (
     NoLabels,
     Quiet,
@@ -81,12 +81,15 @@ def run(
 ) -> None:
     """Run a job with every party on this machine."""
     from vfsl.job import load_job, preview, run_job, unfinished
+    from vfsl.job.doctor import examine_job
 
     folder = to or free(Path("runs") / job.stem)
     loaded = load_job(job)
     if dry_run:
         print_preview(preview(loaded, job.parent))
         return
+    if not quiet:
+        print_doubts(examine_job(loaded, job.parent))
     try:
         with progress(quiet, shown) as bar:
             fed = run_job(loaded, job.parent, folder, bar.event)

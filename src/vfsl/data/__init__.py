@@ -2,11 +2,12 @@
 
 from vfsl.data.columns import Kind
 from vfsl.data.encoder import Encoded, Encoder
-from vfsl.data.files import FILE_ROW, column_names, read_ids, read_table, write_table
+from vfsl.data.files import FILE_ROW, column_names, read_ids, read_table
 from vfsl.data.findings import Finding, check_labels, inspect
 from vfsl.data.split import Split, halves, split_vertically
 from vfsl.data.synthetic import Synthetic, make_parties
 from vfsl.data.table import PartyTable
+from vfsl.data.writing import write_table
 
 __all__ = [
     "FILE_ROW",

@@ -1,14 +1,13 @@
-"""Party tables from and to CSV and Parquet files."""
+"""Party tables from CSV and Parquet files; vfsl.data.writing writes them."""
 
 from __future__ import annotations
 
 import codecs
 import csv
-import io
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -34,15 +33,12 @@ from vfsl.data.columns import (
 from vfsl.data.shaping import Dates, check_columns
 from vfsl.data.table import PartyTable
 from vfsl.errors import ConfigError, DataError
-from vfsl.store import replacing
 
 _SEPARATORS = (",", ";", "\t")
 _CSV = {".csv", ".tsv"}
-_PARQUET = {".parquet", ".pq"}
-_METADATA = b"vfsl"
+PARQUET = {".parquet", ".pq"}
+METADATA = b"vfsl"
 FILE_ROW = "row in the file"
-# Spreadsheets take a cell that begins so for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 # Arrow's types of whole numbers, and those of pandas that can have missing cells.
 _WHOLE = {
     pa.type_for_alias(f"{sign}int{bits}"): pd.api.types.pandas_dtype(f"{sign.upper()}Int{bits}")
@@ -100,7 +96,7 @@ def read_table(
     ids = [id] if isinstance(id, str) else list(id)
     declared = {name: kind_from(kind, name) for name, kind in (kinds or {}).items()}
     with _reading(path, party) as (file, suffix, where):
-        if suffix in _PARQUET:
+        if suffix in PARQUET:
             frame, stored = _read_parquet(file, where)
             usable = set(frame.columns) - set(ids)
             declared = {**{n: k for n, k in stored.items() if n in usable}, **declared}
@@ -154,7 +150,7 @@ def read_ids(
         )
     ids = [id] if isinstance(id, str) else list(id)
     with _reading(path, party) as (file, suffix, where):
-        if suffix in _PARQUET:
+        if suffix in PARQUET:
             frame, _ = _read_parquet(file, where)
         else:
             found = _find_separator(file, suffix, separator, ids, encoding)
@@ -191,7 +187,7 @@ def read_raw(
         Columns that are known to be there: they help to find the separator.
     """
     with _reading(path, party) as (file, suffix, where):
-        if suffix not in _PARQUET:
+        if suffix not in PARQUET:
             found = _find_separator(file, suffix, separator, ids, encoding)
             return read_cells(file, where, found, encoding)
         frame, _ = _read_parquet(file, where)
@@ -208,7 +204,7 @@ def column_names(
 ) -> list[str]:
     """The columns of a file, in its order; of its rows only the first few are looked at."""
     with _reading(path, party) as (file, suffix, where):
-        if suffix in _PARQUET:
+        if suffix in PARQUET:
             try:
                 return list(pyarrow.parquet.read_schema(file).names)
             except (pa.ArrowException, OSError):
@@ -224,7 +220,7 @@ def column_names(
 def _reading(path: str | Path, party: str) -> Iterator[tuple[Path, str, str]]:
     """A file that is there and not empty, its suffix, and how errors call it."""
     file = Path(path)
-    suffix = _check_suffix(file)
+    suffix = check_suffix(file)
     where = f"The file {file} of party {party}"
     if not file.exists():
         raise DataError(f"{where} does not exist.")
@@ -240,59 +236,9 @@ def _reading(path: str | Path, party: str) -> Iterator[tuple[Path, str, str]]:
         ) from None
 
 
-def write_table(
-    table: PartyTable | pd.DataFrame, path: str | Path, *, foreign: Collection[str] = ()
-) -> None:
-    """Write a table to a CSV or Parquet file, by its suffix; nobody ever sees half a file.
-
-    A CSV file holds text only: kinds must be declared again, and empty text reads as missing. A
-    Parquet file keeps the kinds and types of a :class:`PartyTable`.
-
-    Parameters
-    ----------
-    table : PartyTable or DataFrame
-    path : str or Path
-    foreign : collection of str
-        Columns whose cells or names another party has sent. A spreadsheet would run such a text as
-        a formula if it begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break; in a CSV file
-        it gets an apostrophe in front. Numbers stay numbers, and Parquet files are not changed.
-    """
-    path = Path(path)
-    suffix = _check_suffix(path)
-    if isinstance(table, PartyTable):
-        frame, kinds = table.to_frame(), {name: str(kind) for name, kind in table.kinds.items()}
-    elif isinstance(table, pd.DataFrame):
-        frame, kinds = table, None
-    else:
-        raise DataError(
-            f"Only a PartyTable or a DataFrame can be written to {path}. "
-            f"Got {type(table).__name__} instead."
-        )
-    unknown = [name for name in foreign if name not in frame.columns]
-    if unknown:
-        raise ConfigError(
-            "The foreign parameter of write_table must name columns of the table. "
-            f"Got {unknown[0]!r} instead."
-        )
-    try:
-        if suffix in _PARQUET:
-            _write_parquet(frame, kinds, path)
-        else:
-            _write_csv(_disarm_frame(frame, foreign), path, "\t" if suffix == ".tsv" else ",")
-    except (pa.ArrowException, UnicodeEncodeError) as error:
-        raise DataError(
-            f"The table cannot be written to {path}: {type(error).__name__}; its cells must be "
-            "numbers, truth values or valid text."
-        ) from None
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror or 'input/output error'}."
-        ) from None
-
-
-def _check_suffix(path: Path) -> str:
+def check_suffix(path: Path) -> str:
     suffix = path.suffix.lower()
-    if suffix not in _CSV | _PARQUET:
+    if suffix not in _CSV | PARQUET:
         raise DataError(
             f"The file {path} must end in .csv, .tsv, .parquet or .pq. "
             f"Got {suffix or 'no ending'} instead."
@@ -466,54 +412,8 @@ def _read_parquet(path: Path, where: str) -> tuple[pd.DataFrame, dict[str, Kind]
 
 def _read_kinds(metadata: Mapping[bytes, bytes]) -> dict[str, Kind]:
     try:
-        stored = json.loads(metadata.get(_METADATA, b"{}"))
+        stored = json.loads(metadata.get(METADATA, b"{}"))
         return {str(name): Kind(kind) for name, kind in stored.get("kinds", {}).items()}
     except (ValueError, AttributeError):
         # Somebody else's note under our key; the kinds are then inferred.
         return {}
-
-
-def _write_parquet(frame: pd.DataFrame, kinds: Mapping[str, str] | None, path: Path) -> None:
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    if kinds is not None:
-        note = json.dumps({"kinds": kinds}).encode()
-        table = table.replace_schema_metadata({**(table.schema.metadata or {}), _METADATA: note})
-    with replacing(path) as file:
-        pyarrow.parquet.write_table(table, file)
-
-
-def _write_csv(frame: pd.DataFrame, path: Path, separator: str) -> None:
-    # The csv module of Python 3.11 leaves a lone carriage return unquoted, which ends a line.
-    quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if _has_return(frame) else csv.QUOTE_MINIMAL
-    with replacing(path) as file:
-        words = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        frame.to_csv(words, index=False, sep=separator, lineterminator="\n", quoting=quoting)
-        words.flush()
-        words.detach()
-
-
-def _disarm_frame(frame: pd.DataFrame, foreign: Collection[str]) -> pd.DataFrame:
-    """The frame with an apostrophe before text of others that a spreadsheet would run."""
-    disarmed = frame.copy(deep=False)
-    for place, name in enumerate(frame.columns):
-        column = frame.iloc[:, place]
-        if name in foreign and not pd.api.types.is_numeric_dtype(column.dtype):
-            cells = pd.array([_disarm(cell) for cell in column], dtype=object)
-            disarmed.isetitem(place, cells)
-    return disarmed.rename(columns={name: _disarm(name) for name in foreign})
-
-
-def _disarm(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
-
-
-def _has_return(frame: pd.DataFrame) -> bool:
-    """Whether a name or a cell of text holds a carriage return."""
-    columns = [frame.iloc[:, place] for place in range(frame.shape[1])]
-    texts = [
-        column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
-        for column in columns
-        if not pd.api.types.is_numeric_dtype(column.dtype)
-    ]
-    every: Iterable[object] = itertools.chain(frame.columns, *texts)
-    return any(isinstance(cell, str) and "\r" in cell for cell in every)

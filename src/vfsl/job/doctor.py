@@ -26,6 +26,7 @@ from vfsl.data.examine import (
 from vfsl.data.files import read_raw
 from vfsl.errors import ConfigError, DataError
 from vfsl.job.mistakes import nearest
+from vfsl.job.schema import Job
 from vfsl.job.tables import IdSection, Reading
 
 IdColumns = str | list[str]
@@ -161,6 +162,26 @@ def examine_files(
     }
     found = _compare(raw, chosen, IdSection.model_validate(dict(id_section or {})))
     return Checkup(patients, tuple(found), best_overlap(found) if found else None)
+
+
+def examine_job(job: Job, folder: Path) -> Checkup:
+    """Look at the files of a job as it reads them."""
+    sections = {
+        party: section.model_dump(include=set(Reading.model_fields), exclude_unset=True)
+        for party, section in job.parties.items()
+    }
+    labels: dict[str, str | Literal[False]] = {}
+    for party, section in job.parties.items():
+        named = job.labels_of(party)
+        if named or section.label is False:
+            labels[party] = named[0] if named else False
+    return examine_files(
+        {party: folder / section.table for party, section in job.parties.items()},
+        {party: section.id for party, section in job.parties.items()},
+        labels,
+        sections,
+        job.ids.model_dump(),
+    )
 
 
 def _find_encoding(party: str, path: Path) -> Remark | None:

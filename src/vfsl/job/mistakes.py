@@ -77,7 +77,7 @@ def name_place(location: Location, start: str = "") -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            joint = ": " if text and text == start else "."
+            joint = ": " if text == start and start.startswith("step ") else "."
             text += f"{joint}{part}" if text else part
     return text or "The job"
 
