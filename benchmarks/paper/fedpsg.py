@@ -20,9 +20,6 @@ from benchmarks.paper.common import Row, average, find_data
 from benchmarks.paper.fedpsg_measures import judge_columns, train_on_completed
 from benchmarks.paper.sizes import FedpsgSizes, SweepSizes
 from benchmarks.table import Outcome
-from vfsl.completion import completer
-from vfsl.completion import fedpsg as method
-from vfsl.completion.ensembles import Ensemble
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.data import PartyTable
 from vfsl.errors import VfslError
@@ -44,7 +41,6 @@ METRICS = (
     "core-s",
 )
 _ALONE = ("mean", "hot-deck")  # no network, so no epochs
-_TABLES = "paper" in method.PRESETS  # whether low may be a table of settings
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ def fedpsg_cell(case: FedpsgCase) -> dict[str, Any]:
         fed = replace_table(hidden.train, "B", punch(hidden.train.tables["B"], case))
         hidden = replace(hidden, train=fed)
     model = FedPSG(
-        preset="paper" if _TABLES else "seed",  # type: ignore[arg-type]
+        preset="paper",
         low=make_low(case),
         base=case.base,
         tau=case.tau,
@@ -117,27 +113,13 @@ def summarise_columns(columns: list[Row]) -> Row:
 def make_low(case: FedpsgCase) -> Any:
     """The method below τ, or an ensemble, with as many epochs as were asked for."""
     members = [_settings(name, case.epochs) for name in case.low]
-    if case.how:
-        if _TABLES:
-            return {"ensemble": members, "how": case.how}
-        makers = [_maker(one) for one in members]
-        return lambda: Ensemble(makers, how=case.how)  # type: ignore[arg-type]
-    (one,) = members
-    return one if _TABLES or isinstance(one, str) else _maker(one)
+    return {"ensemble": members, "how": case.how} if case.how else members[0]
 
 
 def _settings(name: str, epochs: int) -> Any:
-    if name in _ALONE or not epochs or (name == "vfgain" and not _TABLES):
+    if name in _ALONE or not epochs:
         return name
     return {"method": name, "epochs": epochs}
-
-
-def _maker(one: Any) -> Any:
-    if isinstance(one, str):
-        return one
-    settings = dict(one)
-    name = settings.pop("method")
-    return lambda: completer(name, **settings)
 
 
 def punch(table: PartyTable, case: FedpsgCase) -> PartyTable:
