@@ -20,6 +20,7 @@ from benchmarks.paper.common import Row, average, find_data
 from benchmarks.paper.fedpsg_measures import judge_columns, train_on_completed
 from benchmarks.paper.sizes import FedpsgSizes, SweepSizes
 from benchmarks.table import Outcome
+from vfsl.completion import Ensemble
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.data import PartyTable
 from vfsl.errors import VfslError
