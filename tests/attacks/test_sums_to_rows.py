@@ -37,7 +37,7 @@ def test_what_is_opened_tells_no_row(monkeypatch):
     fed = federation(a, b, ROWS, scheme="auto", seed=1)
     done = FedPSG(tau=0.0).fit_complete(fed)
     opened = {name for party, name, _ in words.opened if party == "B"}
-    assert opened == SUMS | {"predictions", "strengths"}
+    assert opened == SUMS | {"predictions", "strengths", "above"}
     count = sum(values.size for _, name, values in words.opened if name in SUMS)
     assert count < ROWS / 2  # of three columns: no more than half a number per row
     limit = CHANCE / np.sqrt(ROWS)

@@ -21,8 +21,8 @@ def attack(model, asked, monkeypatch, share=0.4):
     fed = federation({"B": rng.normal(size=(ROWS, 2)), "C": rng.normal(size=(ROWS, 2))}, label)
     encode = linear.fit_encoder
 
-    def lie(part, rows):
-        state, columns = encode(part, rows)
+    def lie(part, rows, missing=None):
+        state, columns = encode(part, rows, missing)
         return state, np.eye(ROWS)[:, asked] if part.table.party == "B" else columns
 
     with monkeypatch.context() as patch, watch(monkeypatch) as seen:
@@ -74,8 +74,8 @@ def spell(model, monkeypatch, group=12, columns=50):
     powers = 2.0 ** np.arange(group) / 2**group
     chosen = np.kron(np.eye(columns), powers[:, None])
 
-    def lie(part, rows):
-        state, own = encode(part, rows)
+    def lie(part, rows, missing=None):
+        state, own = encode(part, rows, missing)
         return state, chosen if part.table.party == "B" else own
 
     with monkeypatch.context() as patch, watch(monkeypatch) as seen:

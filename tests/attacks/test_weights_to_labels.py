@@ -109,8 +109,8 @@ def lie_with_unit_vectors(model, asked, monkeypatch, rows=600):
     )
     encode = linear.fit_encoder
 
-    def lie(part, chosen):
-        state, columns = encode(part, chosen)
+    def lie(part, chosen, missing=None):
+        state, columns = encode(part, chosen, missing)
         return state, np.eye(rows)[:, asked] if part.table.party == "B" else columns
 
     with monkeypatch.context() as patch:
