@@ -94,6 +94,8 @@ def simulate(
     -------
     Federation
     """
+    if len(tables) < 2:
+        raise ConfigError(f"A federation needs at least two parties. Got {len(tables)} instead.")
     for party in tables:
         check_party_name("The name of a party", party)
     made = {
@@ -148,10 +150,6 @@ class Federation:
         keep_views: bool = False,
         private: Mapping[str, PrivateSeed] | None = None,
     ) -> None:
-        if len(tables) < 2:
-            raise ConfigError(
-                f"A federation needs at least two parties. Got {len(tables)} instead."
-            )
         for party in (*tables, key_holder):
             check_party_name("The name of a party", party)
         if key_holder in tables:

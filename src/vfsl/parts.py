@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,11 @@ class Roles:
     @property
     def everyone(self) -> tuple[str, ...]:
         return (*self.data_holders, self.key_holder)
+
+    def without(self, offline: Sequence[str]) -> Roles:
+        """The roles that are left if these feature holders take no part."""
+        present = tuple(party for party in self.feature_holders if party not in offline)
+        return replace(self, feature_holders=present)
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,6 +105,13 @@ def predict(
     id: Ids,
     to: Out,
     model: Annotated[str | None, typer.Option(help="Which model, if there are several.")] = None,
+    offline: Annotated[
+        list[str] | None,
+        typer.Option(help="A party that the model was trained with and that takes no part; trees."),
+    ] = None,
+    all_rows: Annotated[
+        bool, typer.Option("--all-rows", help="Predict rows that only the label holder has, too.")
+    ] = False,
     protocol: Protocol = "blind-rsa",
     scheme: Scheme = "auto",
     seed: int = 0,
@@ -122,6 +129,8 @@ def predict(
             id_columns(id, list(files)),
             to,
             model=model,
+            rows="all" if all_rows else "overlap",
+            offline=offline or (),
             protocol=protocol,
             scheme=scheme,
             seed=seed,

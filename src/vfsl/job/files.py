@@ -5,16 +5,17 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+import numpy as np
 import pandas as pd
 
-from vfsl.align import Limits, Normalise
+from vfsl.align import IdList, Limits, Normalise, RowPlan, RowShare
 from vfsl.data import PartyTable, read_ids, read_table
 from vfsl.errors import ConfigError
 from vfsl.estimators import load_model
@@ -23,6 +24,7 @@ from vfsl.job.drafting import in_options
 from vfsl.job.play import predict_to_file, write_aligned
 from vfsl.job.run import check_free, run_job
 from vfsl.job.schema import check
+from vfsl.parts import no_rows
 from vfsl.progress import OnEvent
 
 Ids = Mapping[str, str | list[str]]
@@ -81,6 +83,8 @@ def predict_files(
     out: Path,
     *,
     model: str | None = None,
+    rows: str = "overlap",
+    offline: Sequence[str] = (),
     protocol: str = "blind-rsa",
     scheme: str = "auto",
     seed: int = 0,
@@ -96,6 +100,9 @@ def predict_files(
         As in :func:`align_files`. The label column need not be there.
     model : str, optional
         The model's name, if the run has several: model-2, for example.
+    rows, offline
+        As in `Estimator.decision_function`. Parties without a file must be offline; the label
+        holder alone predicts all its rows.
     scheme, seed
         As in the run section of a job.
     """
@@ -110,21 +117,45 @@ def predict_files(
     fitted = load_model(run, name)
     holder, column = fitted.label_
     missing = [party for party in fitted.shares_ if party not in files]
-    if missing:
-        raise ConfigError(f"The model needs a table of party {missing[0]!r}; add it by --party.")
+    may = fitted.predicts_without
+    for party in missing:
+        if party == holder or party not in offline:
+            raise ConfigError(
+                f"The model needs a table of party {party!r}; add it by --party"
+                + (f", or say --offline {party}." if may and party != holder else ".")
+            )
+    fitted.check_offline(missing, offline, rows)
     tables = {
-        party: read_table(files[party], party=party, id=ids[party]) for party in fitted.shares_
+        party: read_table(files[party], party=party, id=ids[party])
+        for party in fitted.shares_
+        if party not in offline
     }
     tables[holder] = _with_label(tables[holder], column)
     fed = Federation(tables, scheme=scheme, seed=seed, on_event=on_event)
     with _finished_folder(out) as folder:
-        fed.align(protocol=protocol)
+        if len(tables) > 1:
+            fed.align(protocol=protocol)
+        else:
+            fed.plan = _plan_of_one(holder, fed.sites[holder].ids())
         path = folder / "parties" / holder / "predictions.csv"
-        own = {party: {"share": share} for party, share in fitted.shares_.items()}
-        fed.play(partial(predict_to_file, model=fitted, label=fitted.label_, path=path), own=own)
+        play = partial(
+            predict_to_file,
+            model=fitted,
+            label=fitted.label_,
+            path=path,
+            rows=rows,
+            offline=tuple(offline),
+        )
+        fed.play(play, own={party: {"share": fitted.shares_[party]} for party in tables})
         fed.record.save(folder)
         fed.report(folder / "report.html")
     return fed
+
+
+def _plan_of_one(party: str, ids: IdList) -> RowPlan:
+    """All rows of a party that predicts alone, in the order of its table."""
+    rows = np.sort(ids.rows).astype(np.int64)
+    return RowPlan({party: RowShare(party, secrets.token_hex(8), rows, no_rows())})
 
 
 def _with_label(table: PartyTable, column: str) -> PartyTable:

@@ -177,11 +177,18 @@ def predict_to_file(
     path: Path,
     share: ModelShare | None = None,
     places: Array | None = None,
+    rows: str = "overlap",
+    offline: Sequence[str] = (),
 ) -> None:
-    """Predict the aligned rows, and write them with their ids at the label holder."""
+    """Predict the aligned rows, and write them with their ids at the label holder.
+
+    ``rows`` and ``offline`` are those of `Estimator.decision_function`.
+    """
     if not _takes_part(site, model.scores_need_key_holder):
         return
-    answer = model.answer_all(site, channel, label, share=share, places=places)
+    answer = model.answer_all(
+        site, channel, label, share=share, places=places, rows=rows, offline=offline
+    )
     if answer is None:
         return
     table = site.own_table().take(answer.rows)
@@ -192,7 +199,7 @@ def predict_to_file(
 def _name_columns(answer: Answer, column: str) -> dict[str, Array]:
     """Columns of a predictions file: the most probable class, and the probability of each."""
     if answer.classes is None:
-        return {f"predicted {column}": answer.values}
+        return {f"predicted {column}": answer.values, **answer.more}
     most = answer.classes[answer.values.argmax(axis=1)]
     each = {f"p({column}={c})": p for c, p in zip(answer.classes, answer.values.T, strict=True)}
     return {f"predicted {column}": most, **each, **answer.more}

@@ -100,6 +100,8 @@ class _GrowingTrees:
         self._offers = holder.offers(goals, self._partition)
         self._depth = {Node(tree, 0): 0 for tree in range(len(goals))}
         self._totals = {Node(at, 0): goal.values.sum(axis=0) for at, goal in enumerate(goals)}
+        for node, total in self._totals.items():
+            self.trees[node.tree].cover = [int(total[1])]
         self._open: dict[Node, _Best] = {}
         self._sums: dict[Node, Integers] = {}
         self._sides: dict[Node, Array] = {}
@@ -184,7 +186,9 @@ class _GrowingTrees:
         groups = [offers[party][at][0] for at in range(nodes) for party in range(parties)]
         lengths = np.array([len(group) for group in groups])
         by_node = lengths.reshape(nodes, parties).sum(axis=1)
-        total = np.repeat([self._totals[node] for node in wanted], by_node, axis=0)
+        total = np.repeat(
+            np.concatenate([self._totals_of(node) for node in wanted]), lengths, axis=0
+        )
         steps = np.repeat([self._goals[node.tree].scale for node in wanted], by_node, axis=0)
         penalty = self._holder.penalty
         values = compute_gains(np.concatenate(groups), total, steps, penalty)
@@ -197,6 +201,15 @@ class _GrowingTrees:
                 tied = np.flatnonzero(ties[starts[group] : starts[group] + lengths[group]])
                 handles = offers[first[at]][at][1][tied]
                 self._open[node] = _Best(float(best[group]), int(first[at]), handles)
+
+    def _totals_of(self, node: Node) -> Integers:
+        """Of each party (g, h) summed over the rows of a node that have its block, (parties, 2)."""
+        goal = self._goals[node.tree]
+        totals = np.tile(self._totals[node], (1 + len(self._others), 1))
+        if goal.absent is not None:
+            rows = self._partition.rows(node)
+            totals[1:] -= goal.absent[rows].T.astype(np.int64) @ goal.values[rows]
+        return totals
 
     def _choose_nodes(self) -> list[Node]:
         """All open nodes with a gain, or of each tree the one with the largest."""
@@ -217,6 +230,7 @@ class _GrowingTrees:
             self._ask(channel, party, [node for node in nodes if self._whose(node) == place])
         cuts = []
         for node in nodes:
+            self._lead_absent(node)
             cut = self._partition.split(node, self._sides[node])
             small, large = self._partition.smaller_first(cut)
             values = self._goals[node.tree].values
@@ -226,6 +240,16 @@ class _GrowingTrees:
             self._note(cut, self._open[node])
             cuts.append(cut)
         return cuts
+
+    def _lead_absent(self, node: Node) -> None:
+        """Rows without the owner's block go where the others weigh more, to the left if even."""
+        goal, place = self._goals[node.tree], self._whose(node)
+        if goal.absent is None or place == OWN:
+            return
+        rows, left = self._partition.rows(node), self._sides[node]
+        weight = goal.values_for(place, rows)[:, 1]
+        heavier = weight[left].sum() >= weight[~left].sum()
+        self._sides[node] = np.where(goal.absent[rows, place - 1], heavier, left)
 
     def _whose(self, node: Node) -> int:
         return self._open[node].party
@@ -261,6 +285,7 @@ class _GrowingTrees:
         tree.left += [LEAF, LEAF]
         tree.value += [0.0, 0.0]
         tree.gain += [0.0, 0.0]
+        tree.cover += [int(self._totals[child][1]) for child in (cut.left, cut.right)]
 
     def _find_next(self, cuts: list[Cut]) -> list[Node]:
         """Children that may be split further; the one that is summed before its sibling.
@@ -282,9 +307,13 @@ class _GrowingTrees:
         return wanted
 
     def _tell(self, channel: Channel, cuts: list[Cut], wanted: list[Node], more: bool) -> None:
-        """Every feature holder learns where the rows went, except by its own splits."""
+        """Every feature holder learns where the rows went, except by its own splits.
+
+        With block dropout these do not send all rows where the owner said.
+        """
+        drops = self._growth.block_dropout > 0
         for place, party in enumerate(self._others, start=1):
-            others = [cut.parent for cut in cuts if self._whose(cut.parent) != place]
+            others = [cut.parent for cut in cuts if drops or self._whose(cut.parent) != place]
             news = {
                 "splits": np.array([cut.parent for cut in cuts], dtype=np.int64).reshape(-1, 2),
                 "sides": pack_sides([self._sides[node] for node in others]),

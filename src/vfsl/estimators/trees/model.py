@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 
-from vfsl.channel import Channel
+from vfsl.channel import Channel, run_together
 from vfsl.crypto import SCHEMES
 from vfsl.crypto.shares import Session
 from vfsl.errors import ConfigError
@@ -18,6 +19,7 @@ from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator
 from vfsl.estimators.exchange import send_fresh_key
 from vfsl.estimators.shared import fit as shared_fit
 from vfsl.estimators.trees import scoring, shared_scoring
+from vfsl.estimators.trees.absent import find_present, leave_out
 from vfsl.estimators.trees.binning import MOST_BINS, Bins
 from vfsl.estimators.trees.feature_holder import open_for_label_holder
 from vfsl.estimators.trees.protocol import DISCLOSURES, LEAST_ROWS, Growth, choose_packing
@@ -39,7 +41,7 @@ from vfsl.store import Checkpoints
 from vfsl.values import Array
 
 # Of kept rounds: an attempt does not go on from rounds that were kept in another form.
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(kw_only=True)
@@ -55,7 +57,6 @@ class TreeModel(Estimator):
         Of a classifier.
     """
 
-    knows_training_scores = True  # all rows are followed to their leaves while the trees grow
     keeps_checkpoints = True
     class_scores_are: ClassVar[Literal["logit", "probability"]] = "logit"
 
@@ -83,6 +84,13 @@ class TreeModel(Estimator):
         "Fewest rows of a bin or a side that others see, at least ten; this protects rows.",
         ge=LEAST_ROWS,
     )
+    block_dropout: float = param(
+        0.0,
+        "Fraction of rows that train as if a feature holder had no cells for them, so that the "
+        "model can predict without that party; 0 for none.",
+        ge=0,
+        le=0.9,
+    )
     packing: Literal["auto", "tree", "node", "level"] = param(
         "auto",
         "How gradients are encrypted and summed: once per tree, again for the nodes of each level, "
@@ -106,12 +114,22 @@ class TreeModel(Estimator):
         return "value" if self.task == "regression" else self.class_scores_are
 
     @property
+    def knows_training_scores(self) -> bool:
+        # All rows are followed to their leaves while the trees grow, as if nobody were absent only
+        # if nobody is.
+        return self.block_dropout == 0
+
+    @property
     def needs_key_holder(self) -> bool:
         return self.keys == "key-holder"
 
     @property
     def scores_need_key_holder(self) -> bool:
         return self.keys == "key-holder"
+
+    @property
+    def predicts_without(self) -> bool:
+        return True
 
     def work(self, feature_holders: int, weighted: bool = False) -> str:
         return "trees" if self.needs_key_holder else "trees without a key holder"
@@ -248,7 +266,7 @@ class TreeModel(Estimator):
             label_state(roles, bins, label, strategy, ensemble),
             tuple(ensemble.history),
             ensemble.stop_reason,
-            scores=ensemble.final_scores,
+            scores=ensemble.final_scores if self.knows_training_scores else None,
             seen=seen,
         )
 
@@ -279,7 +297,7 @@ class TreeModel(Estimator):
         if session.me != roles.label_holder:
             shared_scoring.answer_scores(session, roles.label_holder, own, rules_of(share))
             return None
-        trees, outputs = trees_of(share), share.state["output"]
+        trees, outputs = trees_for(share, roles), share.state["output"]
         start = np.asarray(share.state["start"], dtype=np.float64)
         return shared_scoring.lead_scores(session, own, trees, outputs, start)
 
@@ -294,13 +312,26 @@ class TreeModel(Estimator):
         if channel.me != roles.label_holder:
             scoring.answer_sides(channel, roles, bins, codes, rules_of(share))
             return None
-        trees = trees_of(share)
+        trees = trees_for(share, roles)
         leaf = scoring.find_leaves(channel, roles, bins, codes, trees)
         start = np.asarray(share.state["start"], dtype=np.float64)
         scores = np.tile(start, (len(codes), 1))
         for at, tree in enumerate(trees):
             scores[:, share.state["output"][at]] += np.array(tree.value)[leaf[:, at]]
         return scores
+
+    def score_alone(self, part: Part, share: ModelShare) -> Array:
+        roles = Roles(share.party, (), f"nobody beside {share.party}")
+        job = partial(self.score_rows, part=Part(part.table, part.rest), share=share, roles=roles)
+        return np.asarray(run_together({share.party: job})[share.party])
+
+    def note_offline(self, offline: Sequence[str]) -> tuple[str, ...]:
+        if not offline or self.block_dropout > 0:
+            return ()
+        return (
+            f"The model was not trained to do without {' and '.join(offline)} (block_dropout is "
+            "0): rows go to the heavier side at each split of theirs.",
+        )
 
     # ---- what a strategy adds -------------------------------------------------------------------
 
@@ -312,6 +343,7 @@ class TreeModel(Estimator):
         """How trees grow; all parties know it."""
         return Growth(
             max_depth=self.max_depth,
+            block_dropout=self.block_dropout,
             least_rows=self.min_rows,
             packing=choose_packing(SCHEMES.find(roles.scheme))
             if self.packing == "auto"
@@ -324,6 +356,12 @@ class TreeModel(Estimator):
 def trees_of(share: ModelShare) -> list[Tree]:
     """The label holder's trees."""
     return [Tree.from_dict(tree) for tree in share.state["trees"]]
+
+
+def trees_for(share: ModelShare, roles: Roles) -> list[Tree]:
+    """The label holder's trees for the feature holders that are there."""
+    names = share.state.get("parties") or list(share.state["gain by party"])
+    return leave_out(trees_of(share), find_present(names, roles.feature_holders))
 
 
 def rules_of(share: ModelShare) -> dict[Node, Rule]:

@@ -106,19 +106,27 @@ class EncryptedOffers(Offers):
         packing = self._growth.packing
         if not self._roles.feature_holders or (level and packing != "node"):
             return
-        bound = row_bound(self._rows)
-        parts = [self._goals[one.node.tree].values for one in sums]
-        if packing == "node":
-            rows = [self._partition.rows(one.node) for one in sums]
-            parts = [values[at] for values, at in zip(parts, rows, strict=True)]
-        elif packing == "level":
+        arrays: list[Any] = []
+        for place, party in enumerate(self._roles.feature_holders, start=1):
+            if not arrays or any(goal.absent is not None for goal in self._goals):
+                arrays = self._encrypt(place, sums)
+            channel.send(party, "gradients", Ciphertext(arrays))
+
+    def _encrypt(self, place: int, sums: list[Sum]) -> list[Any]:
+        """(g, h) for one feature holder; the same for all, unless trees do without blocks."""
+        packing, bound = self._growth.packing, row_bound(self._rows)
+        everyone = np.arange(self._rows)
+        parts = []
+        for one in sums:
+            rows = self._partition.rows(one.node) if packing == "node" else everyone
+            parts.append(self._goals[one.node.tree].values_for(place, rows))
+        if packing == "level":
             parts = [np.concatenate(parts)]
         arrays = []
         for part in parts:
             encrypted = self._key.encrypt(fold(part, FOLD_BITS), use="sum_by", bound=bound)
             arrays.append(encrypted.to_wire(bound=bound).payload)
-        for party in self._roles.feature_holders:
-            channel.send(party, "gradients", Ciphertext(arrays))
+        return arrays
 
     def _read_offers_of(self, party: str, channel: Channel, wanted: list[Node]) -> list[Offer]:
         declared = self._growth.requests(len(wanted), *self._asked[party])
@@ -195,25 +203,25 @@ class SharedOffers(Offers):
         self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
     ) -> list[list[Offer]]:
         return [
-            self._collect_of(pair, kept, sums, wanted) if pair.columns else offer_nothing(wanted)
-            for pair, kept in zip(self._pairs, self._words, strict=True)
+            self._collect_of(place, sums, wanted) if pair.columns else offer_nothing(wanted)
+            for place, pair in enumerate(self._pairs, start=1)
         ]
 
-    def _collect_of(
-        self, pair: PairSums, kept: dict[Node, Words], sums: list[Sum], wanted: list[Node]
-    ) -> list[Offer]:
-        found = pair.sum(len(sums), lambda some: self._spread(pair.rows, sums[some]))
+    def _collect_of(self, place: int, sums: list[Sum], wanted: list[Node]) -> list[Offer]:
+        pair, kept = self._pairs[place - 1], self._words[place - 1]
+        found = pair.sum(len(sums), lambda some: self._spread(place, pair.rows, sums[some]))
         for one, words in zip(sums, found, strict=True):
             note_sums(kept, one, words)
         words, _ = pair.shuffle(np.stack([kept[node] for node in wanted]))
         return [(shown, np.arange(len(shown))) for shown in pair.read(words)]
 
-    def _spread(self, rows: int, sums: Sequence[Sum]) -> Integers:
+    def _spread(self, place: int, rows: int, sums: Sequence[Sum]) -> Integers:
         """(g, h) of each node's rows and zeros elsewhere, (rows, 2 · nodes)."""
         plain = np.zeros((rows, 2 * len(sums)), dtype=np.int64)
         for at, one in enumerate(sums):
             here = self._partition.rows(one.node)
-            plain[here, 2 * at : 2 * at + 2] = self._goals[one.node.tree].values[here]
+            goal = self._goals[one.node.tree]
+            plain[here, 2 * at : 2 * at + 2] = goal.values_for(place, here)
         return plain
 
     def forget(self, cuts: list[Cut]) -> None:

@@ -78,6 +78,8 @@ class Growth:
     columns_by_tree, columns_by_node : float
         Fraction of all parties' columns that a tree, or a node, may use; 0: the square root of
         their number.
+    block_dropout : float
+        Fraction of rows that are treated as if a feature holder had no block for them.
     least_rows : int
         Fewest rows of every bin and side, at least ten.
     packing : {"tree", "node", "level"}
@@ -91,6 +93,7 @@ class Growth:
     max_leaves: int | None = None
     columns_by_tree: float = 1.0
     columns_by_node: float = 1.0
+    block_dropout: float = 0.0
     least_rows: int = LEAST_ROWS
     packing: str = "tree"
     keys: str = "key-holder"

@@ -20,6 +20,7 @@ from vfsl.estimators.trees.protocol import LEAST_ROWS
 from vfsl.values import Array, Floats, Integers
 
 RIGHT, LEFT = 0, 1  # where missing cells go
+NO_COLUMN = -1  # of a rule that sends all rows to where missing cells go
 FOLD_BITS = 29  # (g, h) of a row share one encrypted number; 2 × 29 bits fill bfv's plaintext space
 
 # Column, code and where missing cells go, of one's own split of a node.
@@ -125,6 +126,8 @@ class Candidates:
 def find_sides(bins: Bins, rule: Rule, codes: Array, rows: Array) -> Array:
     """Which of these rows a split sends to the left; ``codes`` are of all rows and columns."""
     column, code, missing = rule
+    if column == NO_COLUMN:
+        return np.full(len(rows), missing == LEFT)
     cells = codes[rows, column]
     if not bins.columns[column].ordered:
         return np.asarray(cells == code)

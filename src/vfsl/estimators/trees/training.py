@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from vfsl.draws import draw_announced_seed, draw_private_seed
 from vfsl.errors import DataError
 from vfsl.estimators.base import find_labelled, scale_weights
 from vfsl.estimators.exchange import receive_count
+from vfsl.estimators.trees.absent import draw_absent
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.feature_holder import FeatureHolder
 from vfsl.estimators.trees.label_holder import LabelHolder
@@ -367,6 +368,7 @@ def train_label_holder(
     while ensemble.stop_reason is None:
         number = len(ensemble.rounds)
         goals = strategy.set_goals(ensemble, number, np.random.default_rng([draws, 1, number]))
+        goals = drop_blocks(goals, growth, others, draws, ensemble.trees_grown)
         for party in told:
             channel.send(party, "trees", len(goals))
         # The key holder, who keeps no rounds, counts those of this attempt.
@@ -379,6 +381,25 @@ def train_label_holder(
     for party in others:
         channel.send(party, "keep", ensemble.rounds_kept)
     return ensemble
+
+
+def drop_blocks(
+    goals: Sequence[Goal], growth: Growth, parties: Sequence[str], draws: int, first_tree: int
+) -> list[Goal]:
+    """The goals of a round, each with rows that are to do without a feature holder's block.
+
+    Rows that do not count in a tree keep all blocks: those that validate, or are out of the bag,
+    then judge the model as it is with everybody there.
+    """
+    if not growth.block_dropout or not parties:
+        return list(goals)
+    dropped = []
+    for tree, goal in enumerate(goals, start=first_tree):
+        rng = np.random.default_rng([draws, 2, tree])
+        used = goal.second != 0
+        absent = draw_absent(used, len(parties), growth.block_dropout, rng)
+        dropped.append(replace(goal, absent=absent))
+    return dropped
 
 
 def label_state(
@@ -401,6 +422,7 @@ def label_state(
         "output": [output for each in ensemble.outputs[kept] for output in each],
         "start": ensemble.start.tolist(),
         "models": strategy.models,
+        "parties": list(roles.data_holders),
         "importance": importance.tolist(),
         "gain by party": dict(zip(roles.data_holders, gains.tolist(), strict=True)),
         "oob": strategy.oob_score(),
