@@ -224,11 +224,17 @@ def play_evaluate(step: EvaluateStep, site: Site, channel: Channel) -> None:
             continue
         if site.table is not None:
             share = load_share(_pages(site), site.me, f"model-{number}")
-        here = channel.within(f"model {number}")
-        scores = model.answer(testing, here, label, share=share)
-        if scores is not None and share is not None:
-            answer = model.interpret(testing, share, scores)
-            by_label.setdefault(label, {})[f"{model.name} (step {number})"] = answer
+        everybody = site.roles(label[0]).list_absences()
+        for at, offline in enumerate(
+            everybody if step.subsets and model.predicts_without else [()]
+        ):
+            here = channel.within(f"model {number}" if not at else f"model {number} subset {at}")
+            scores = model.answer(testing, here, label, share=share, offline=offline)
+            if scores is not None and share is not None:
+                name = f"{model.name} (step {number})"
+                name += f" without {' and '.join(offline)}" if offline else ""
+                answer = model.interpret(testing, share, scores)
+                by_label.setdefault(label, {})[name] = answer
     for place, (label, answers) in enumerate(by_label.items()):
         page = _judge(step, site, channel.within(f"label {place + 1}"), label, answers)
         suffix = f"{site.number}" if not place else f"{site.number}-{place + 1}"

@@ -310,6 +310,31 @@ def test_sides_without_a_party_where_nobody_deals():
     assert close(by_sides, on_shares)
 
 
+def test_quality_is_stated_for_every_subset(three):
+    fed, model, _ = three
+    found = model.score_subsets(fed)
+    assert list(found.index) == ["C, B, D", "C, D", "C, B", "C"]
+    target = fed.parts(model.label_)["C"].target.astype(int)
+    for offline, auc in zip(((), ("B",), ("D",), ("B", "D")), found["auc"], strict=True):
+        scored = model.decision_function(fed, offline=offline)[:, 0]
+        assert auc == pytest.approx(roc_auc_score(target, scored))
+    with pytest.raises(ConfigError, match="fit with validation above 0"):
+        _ = model.subset_scores_
+
+
+def test_validation_rows_say_what_absence_costs():
+    made, target = tables(rows=300)
+    y = classes(target)
+    parts = parts_of(made, y)
+    model = XGB(n_estimators=3, max_depth=3, validation=0.3, patience=3, block_dropout=0.3)
+    share = train(model, parts)["C"]
+    found = share.state["subset scores"]
+    assert set(found) == {"all", "alone"}
+    assert 0.5 < found["alone"]["auc"] < found["all"]["auc"] < 1
+    assert model.training_metrics(share)["auc on validation rows, alone"] == found["alone"]["auc"]
+    assert train(replace(model, validation=0.0), parts)["C"].state["subset scores"] == {}
+
+
 # ---- what it is worth ----------------------------------------------------------------------------
 
 

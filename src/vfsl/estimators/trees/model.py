@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 
-from vfsl.channel import Channel, run_together
+from vfsl.channel import Channel
 from vfsl.crypto import SCHEMES
 from vfsl.crypto.shares import Session
 from vfsl.errors import ConfigError
@@ -35,6 +34,7 @@ from vfsl.estimators.trees.training import (
     train_label_holder,
 )
 from vfsl.estimators.trees.tree import Node, Tree
+from vfsl.federation import Federation
 from vfsl.params import param, settings_of
 from vfsl.parts import ModelShare, Part, Roles, Seen
 from vfsl.store import Checkpoints
@@ -161,6 +161,42 @@ class TreeModel(Estimator):
         """The label holder's view: how much of the total gain came from whose columns."""
         return dict(self.held_share.state["gain by party"])
 
+    def score_subsets(self, fed: Federation) -> pd.DataFrame:
+        """How good predictions are with all parties, without each one, and without all others.
+
+        Ask for rows that the model was not trained on. On shares every line but the last one shows
+        the label holder one more score per row and output.
+
+        Returns
+        -------
+        DataFrame
+            A line per set of parties; AUC, accuracy, or R² and root mean squared error.
+        """
+        parts = fed.parts(self.label_)
+        target = parts[self.label_[0]].target
+        roles = fed.roles(self.label_[0], self.work(len(parts) - 1))
+        lines = {
+            ", ".join(roles.without(offline).data_holders): self.measure_quality(
+                self.held_share, self.decision_function(fed, offline=offline), target
+            )
+            for offline in roles.list_absences()
+        }
+        return pd.DataFrame.from_dict(lines, orient="index")
+
+    @property
+    def subset_scores_(self) -> dict[str, dict[str, float]]:
+        """How good the model is on its validation rows with "all" parties, and "alone".
+
+        No further message is needed for these two; `score_subsets` asks for the others.
+        """
+        found = self.held_share.state.get("subset scores")
+        if not found:
+            raise ConfigError(
+                "Only a model with validation rows knows how good it is without others: fit with "
+                "validation above 0, or call score_subsets on rows that it was not trained on."
+            )
+        return dict(found)
+
     def dump(self, party: str) -> list[dict[str, Any]]:
         """One party's own splits in readable form: tree, node, column and what goes left."""
         self.check_fitted()
@@ -185,8 +221,11 @@ class TreeModel(Estimator):
         ]
 
     def training_metrics(self, share: ModelShare) -> dict[str, float]:
-        oob = share.state.get("oob")
-        return {} if oob is None else {"oob": oob}
+        oob, subsets = share.state.get("oob"), share.state.get("subset scores", {})
+        found = {} if oob is None else {"oob": oob}
+        for who, measured in subsets.items():
+            found |= {f"{name} on validation rows, {who}": one for name, one in measured.items()}
+        return found
 
     # ---- a party's sides ------------------------------------------------------------------------
 
@@ -260,7 +299,7 @@ class TreeModel(Estimator):
         ensemble = train_label_holder(
             channel, roles, growth, bins, codes, kept, strategy, seeds, sessions
         )
-        return ModelShare(
+        share = ModelShare(
             channel.me,
             self.name,
             label_state(roles, bins, label, strategy, ensemble),
@@ -269,6 +308,21 @@ class TreeModel(Estimator):
             scores=ensemble.final_scores if self.knows_training_scores else None,
             seen=seen,
         )
+        subsets = self._judge_subsets(share, part, strategy.judges, ensemble.final_scores)
+        return replace(share, state={**share.state, "subset scores": subsets})
+
+    def _judge_subsets(
+        self, share: ModelShare, part: Part, judges: Array | None, scores: Array
+    ) -> dict[str, Any]:
+        """How good the model is on its validation rows, with all parties and alone."""
+        if judges is None:
+            return {}
+        target = np.asarray(part.target)[judges]
+        alone = self._score_here(Part(part.table, part.rows[judges]), share)
+        return {
+            "all": self.measure_quality(share, scores[judges], target),
+            "alone": self.measure_quality(share, alone, target),
+        }
 
     def score_rows(
         self, channel: Channel, part: Part | None, share: ModelShare | None, *, roles: Roles
@@ -314,16 +368,16 @@ class TreeModel(Estimator):
             return None
         trees = trees_for(share, roles)
         leaf = scoring.find_leaves(channel, roles, bins, codes, trees)
-        start = np.asarray(share.state["start"], dtype=np.float64)
-        scores = np.tile(start, (len(codes), 1))
-        for at, tree in enumerate(trees):
-            scores[:, share.state["output"][at]] += np.array(tree.value)[leaf[:, at]]
-        return scores
+        return add_leaves(share, trees, leaf)
 
     def score_alone(self, part: Part, share: ModelShare) -> Array:
-        roles = Roles(share.party, (), f"nobody beside {share.party}")
-        job = partial(self.score_rows, part=Part(part.table, part.rest), share=share, roles=roles)
-        return np.asarray(run_together({share.party: job})[share.party])
+        return self._score_here(Part(part.table, part.rest), share)
+
+    def _score_here(self, part: Part, share: ModelShare) -> Array:
+        """The scores of rows by the label holder alone, without a message."""
+        bins, trees = Bins.from_dict(share.state["bins"]), leave_out(trees_of(share), [])
+        leaf = scoring.find_own_leaves(bins, bins.transform(part.table.take(part.rows)), trees)
+        return add_leaves(share, trees, leaf)
 
     def note_offline(self, offline: Sequence[str]) -> tuple[str, ...]:
         if not offline or self.block_dropout > 0:
@@ -356,6 +410,14 @@ class TreeModel(Estimator):
 def trees_of(share: ModelShare) -> list[Tree]:
     """The label holder's trees."""
     return [Tree.from_dict(tree) for tree in share.state["trees"]]
+
+
+def add_leaves(share: ModelShare, trees: Sequence[Tree], leaf: Array) -> Array:
+    """The scores of rows that end in these leaves, (rows, trees)."""
+    scores = np.tile(np.asarray(share.state["start"], dtype=np.float64), (len(leaf), 1))
+    for at, tree in enumerate(trees):
+        scores[:, share.state["output"][at]] += np.array(tree.value)[leaf[:, at]]
+    return scores
 
 
 def trees_for(share: ModelShare, roles: Roles) -> list[Tree]:

@@ -235,6 +235,11 @@ class Strategy(ABC):
     def _training_weights(self) -> Floats:
         return self.weights
 
+    @property
+    def judges(self) -> Array | None:
+        """Which rows do not train but judge, if there are such."""
+        return None
+
     def oob_score(self) -> float | None:
         """How well trees predict rows that they did not draw, if there are such."""
         return None
