@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from vfsl.errors import ConfigError
 from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator
 from vfsl.estimators.exchange import send_fresh_key
 from vfsl.estimators.shared import fit as shared_fit
-from vfsl.estimators.trees import scoring, shared_scoring
+from vfsl.estimators.trees import explaining, scoring, shared_scoring
 from vfsl.estimators.trees.absent import find_present, leave_out
 from vfsl.estimators.trees.binning import MOST_BINS, Bins
 from vfsl.estimators.trees.feature_holder import open_for_label_holder
@@ -37,6 +38,7 @@ from vfsl.estimators.trees.tree import Node, Tree
 from vfsl.federation import Federation
 from vfsl.params import param, settings_of
 from vfsl.parts import ModelShare, Part, Roles, Seen
+from vfsl.site import Site
 from vfsl.store import Checkpoints
 from vfsl.values import Array
 
@@ -196,6 +198,43 @@ class TreeModel(Estimator):
                 "validation above 0, or call score_subsets on rows that it was not trained on."
             )
         return dict(found)
+
+    def explain(self, fed: Federation, party: str | None = None) -> pd.DataFrame:
+        """What moves the score of each aligned row: whose columns, or which of a party's columns.
+
+        Parameters
+        ----------
+        fed : Federation
+        party : str, optional
+            The party that learns what each of its own columns adds. By default the label holder
+            learns what each party adds: exact Shapley values, which with the base add up to the
+            score. By column, numbers are changes of the expected score along the way of the row.
+
+        Returns
+        -------
+        DataFrame
+            A line per row; with several classes under their names. The mean of absolute values says
+            what matters in all: ``explain(fed).abs().mean()``.
+        """
+        self.check_fitted()
+        holder, roles = self.label_[0], fed.roles(self.label_[0])
+        if party is not None and party not in roles.data_holders:
+            raise ConfigError(
+                f"The party parameter of explain must be one of {', '.join(roles.data_holders)}. "
+                f"Got {party!r} instead."
+            )
+        if self.keys != "key-holder":
+            raise ConfigError("Scores are explained on shares, which needs a key holder who deals.")
+        if self.held_share.state["models"] > 1:
+            raise ConfigError("Only one model can be explained, not several trained together.")
+        self.check_offline([p for p in self.shares_ if p not in roles.data_holders], (), "overlap")
+        found = fed.play(
+            partial(explain_rows, model=self, label=self.label_, party=party),
+            own={name: {"share": share} for name, share in self.shares_.items()},
+            parties=roles.everyone,
+        )
+        frame: pd.DataFrame = found[party or holder]
+        return frame
 
     def dump(self, party: str) -> list[dict[str, Any]]:
         """One party's own splits in readable form: tree, node, column and what goes left."""
@@ -410,6 +449,58 @@ class TreeModel(Estimator):
 def trees_of(share: ModelShare) -> list[Tree]:
     """The label holder's trees."""
     return [Tree.from_dict(tree) for tree in share.state["trees"]]
+
+
+def explain_rows(
+    site: Site,
+    channel: Channel,
+    model: TreeModel,
+    label: tuple[str, str],
+    *,
+    party: str | None = None,
+    share: ModelShare | None = None,
+) -> pd.DataFrame | None:
+    """One party's side of `TreeModel.explain`: the frame at the party that it is for."""
+    roles = site.roles(label[0], model.work(len(site.standing.aligned) - 1))
+    part, leader = site.part(label), label[0]
+    settings = {"model": model.name, "party": party, "scheme": roles.scheme}
+    with (
+        site.records(f"explain {model.name}", channel, settings),
+        shared_fit.join(channel.within(model.name), roles, None, explaining.DISCLOSURES) as session,
+    ):
+        if part is None or share is None:
+            if party is None:
+                explaining.deal_contributions(session, leader)
+            else:
+                explaining.deal_columns(session, leader, party)
+            return None
+        bins = Bins.from_dict(share.state["bins"])
+        own = bins, bins.transform(part.table.take(part.rows))
+        names = [column.name for column in bins.columns]
+        if site.me != leader:
+            if party is None:
+                explaining.answer_contributions(session, leader, own, rules_of(share))
+                return None
+            each = explaining.answer_columns(session, leader, own, rules_of(share), party)
+            return None if each is None else name_contributions(each, names, [])
+        trees, outputs = trees_for(share, roles), share.state["output"]
+        start = np.asarray(share.state["start"], dtype=np.float64)
+        kinds = share.state["classes"] if len(start) > 1 else []
+        if party is not None:
+            each = explaining.lead_columns(session, own, trees, outputs, len(start), party)
+            return None if each is None else name_contributions(each, names, kinds)
+        base, each = explaining.lead_contributions(session, own, trees, outputs, start)
+        added = np.concatenate([np.broadcast_to(base[:, None], (*each.shape[:2], 1)), each], axis=2)
+        return name_contributions(added, ["base", *roles.data_holders], kinds)
+
+
+def name_contributions(values: Array, names: Sequence[str], kinds: Sequence[Any]) -> pd.DataFrame:
+    """Contributions (rows, outputs, names) as columns; of several outputs under class names."""
+    if values.shape[1] == 1:
+        return pd.DataFrame(values[:, 0], columns=list(names))
+    classes = list(kinds) or list(range(values.shape[1]))  # only the label holder knows them
+    columns = pd.MultiIndex.from_product([classes, list(names)])
+    return pd.DataFrame(values.reshape(len(values), -1), columns=columns)
 
 
 def add_leaves(share: ModelShare, trees: Sequence[Tree], leaf: Array) -> Array:
