@@ -112,6 +112,14 @@ def predict(
     all_rows: Annotated[
         bool, typer.Option("--all-rows", help="Predict rows that only the label holder has, too.")
     ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Tell the label holder what each party adds; trees."),
+    ] = False,
+    explain_columns: Annotated[
+        list[str] | None,
+        typer.Option(help="Tell a party what its columns add, which tells of labels; trees."),
+    ] = None,
     protocol: Protocol = "blind-rsa",
     scheme: Scheme = "auto",
     seed: int = 0,
@@ -131,6 +139,8 @@ def predict(
             model=model,
             rows="all" if all_rows else "overlap",
             offline=offline or (),
+            explain=explain,
+            explain_columns=explain_columns or (),
             protocol=protocol,
             scheme=scheme,
             seed=seed,

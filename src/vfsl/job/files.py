@@ -18,10 +18,11 @@ import pandas as pd
 from vfsl.align import IdList, Limits, Normalise, RowPlan, RowShare
 from vfsl.data import PartyTable, read_ids, read_table
 from vfsl.errors import ConfigError
-from vfsl.estimators import load_model
+from vfsl.estimators import Estimator, load_model
+from vfsl.estimators.trees import TreeModel
 from vfsl.federation import Federation
 from vfsl.job.drafting import in_options
-from vfsl.job.play import predict_to_file, write_aligned
+from vfsl.job.play import explain_to_file, predict_to_file, write_aligned
 from vfsl.job.run import check_free, run_job
 from vfsl.job.schema import check
 from vfsl.parts import no_rows
@@ -85,6 +86,8 @@ def predict_files(
     model: str | None = None,
     rows: str = "overlap",
     offline: Sequence[str] = (),
+    explain: bool = False,
+    explain_columns: Sequence[str] = (),
     protocol: str = "blind-rsa",
     scheme: str = "auto",
     seed: int = 0,
@@ -103,6 +106,10 @@ def predict_files(
     rows, offline
         As in `Estimator.decision_function`. Parties without a file must be offline; the label
         holder alone predicts all its rows.
+    explain : bool
+        Whether the label holder learns what each party adds to the scores; trees.
+    explain_columns : sequence of str
+        Parties that learn what each of their own columns adds; trees.
     scheme, seed
         As in the run section of a job.
     """
@@ -125,6 +132,8 @@ def predict_files(
                 + (f", or say --offline {party}." if may and party != holder else ".")
             )
     fitted.check_offline(missing, offline, rows)
+    whom: list[str | None] = [*([None] if explain else []), *explain_columns]
+    _check_explained(fitted, whom, offline)
     tables = {
         party: read_table(files[party], party=party, id=ids[party])
         for party in fitted.shares_
@@ -146,10 +155,32 @@ def predict_files(
             rows=rows,
             offline=tuple(offline),
         )
-        fed.play(play, own={party: {"share": fitted.shares_[party]} for party in tables})
+        own = {party: {"share": fitted.shares_[party]} for party in tables}
+        fed.play(play, own=own)
+        for one in whom if isinstance(fitted, TreeModel) else []:
+            explained = partial(
+                explain_to_file,
+                model=fitted,
+                label=fitted.label_,
+                folder=folder / "parties",
+                party=one,
+            )
+            fed.play(explained, own=own)
         fed.record.save(folder)
         fed.report(folder / "report.html")
     return fed
+
+
+def _check_explained(model: Estimator, whom: Sequence[str | None], offline: Sequence[str]) -> None:
+    """Refuse to explain to parties that are not there, or what is not trees."""
+    if whom and (offline or not isinstance(model, TreeModel)):
+        raise ConfigError("Only scores of trees are explained, with all parties of the training.")
+    for party in whom:
+        if party is not None and party not in model.shares_:
+            raise ConfigError(
+                f"--explain-columns must name one of {', '.join(model.shares_)}. Got {party!r} "
+                "instead."
+            )
 
 
 def _plan_of_one(party: str, ids: IdList) -> RowPlan:

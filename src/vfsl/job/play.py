@@ -21,6 +21,7 @@ from vfsl.completion.recommend import Advice, advise
 from vfsl.data import FILE_ROW, write_table
 from vfsl.errors import ConfigError
 from vfsl.estimators import XGB, Answer, Estimator, load_share, save_page, save_share
+from vfsl.estimators.trees import TreeModel
 from vfsl.job.completion_files import write_advice, write_completion
 from vfsl.job.evaluate import judge
 from vfsl.job.steps import AlignStep, CompleteTerms, EvaluateStep, PuTerms, Step, TrainStep
@@ -194,6 +195,28 @@ def predict_to_file(
     table = site.own_table().take(answer.rows)
     frame = table.to_frame()[list(table.id_columns)].assign(**_name_columns(answer, label[1]))
     write_table(frame, path)
+
+
+def explain_to_file(
+    site: Site,
+    channel: Channel,
+    model: TreeModel,
+    label: tuple[str, str],
+    folder: Path,
+    share: ModelShare | None = None,
+    party: str | None = None,
+) -> None:
+    """Write what moves scores, with ids, at the party that it is for: see `TreeModel.explain`."""
+    frame = model.explain_rows(site, channel, label, share=share, party=party)
+    if frame is None:
+        return
+    frame.columns = [
+        ": ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in frame
+    ]
+    table = site.own_table().take(site.rows().overlap)
+    ids = table.to_frame()[list(table.id_columns)].reset_index(drop=True)
+    name = "contributions.csv" if party is None else "column-contributions.csv"
+    write_table(pd.concat([ids, frame.add_prefix("adds ")], axis=1), folder / site.me / name)
 
 
 def _name_columns(answer: Answer, column: str) -> dict[str, Array]:

@@ -29,8 +29,8 @@ from vfsl.channel import Transcript
 from vfsl.errors import ConfigError
 from vfsl.estimators import GBDT, XGB, LinearRegression, Part, RandomForest, Roles
 from vfsl.estimators.trees.absent import draw_absent, find_present, leave_out
-from vfsl.estimators.trees.model import trees_of
 from vfsl.estimators.trees.splits import LEFT, RIGHT, Scale, find_sides
+from vfsl.estimators.trees.state import trees_of
 from vfsl.estimators.trees.training import drop_blocks
 from vfsl.estimators.trees.tree import LEAF, OWN, Goal, Node, Tree
 

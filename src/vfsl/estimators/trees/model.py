@@ -19,12 +19,13 @@ from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator
 from vfsl.estimators.exchange import send_fresh_key
 from vfsl.estimators.shared import fit as shared_fit
 from vfsl.estimators.trees import explaining, scoring, shared_scoring
-from vfsl.estimators.trees.absent import find_present, leave_out
+from vfsl.estimators.trees.absent import leave_out
 from vfsl.estimators.trees.binning import MOST_BINS, Bins
+from vfsl.estimators.trees.explanation import play_explanation
 from vfsl.estimators.trees.feature_holder import open_for_label_holder
 from vfsl.estimators.trees.protocol import DISCLOSURES, LEAST_ROWS, Growth, choose_packing
 from vfsl.estimators.trees.shared_sums import deal_sums, join_pairs
-from vfsl.estimators.trees.splits import Rule
+from vfsl.estimators.trees.state import add_leaves, rules_of, trees_for, trees_of
 from vfsl.estimators.trees.training import (
     Label,
     Strategy,
@@ -229,12 +230,32 @@ class TreeModel(Estimator):
             raise ConfigError("Only one model can be explained, not several trained together.")
         self.check_offline([p for p in self.shares_ if p not in roles.data_holders], (), "overlap")
         found = fed.play(
-            partial(explain_rows, model=self, label=self.label_, party=party),
+            partial(self.explain_rows, label=self.label_, party=party),
             own={name: {"share": share} for name, share in self.shares_.items()},
             parties=roles.everyone,
         )
         frame: pd.DataFrame = found[party or holder]
         return frame
+
+    def explain_rows(
+        self,
+        site: Site,
+        channel: Channel,
+        label: tuple[str, str],
+        *,
+        party: str | None = None,
+        share: ModelShare | None = None,
+    ) -> pd.DataFrame | None:
+        """One party's side of `explain`: the frame at the party that it is for."""
+        roles = site.roles(label[0], self.work(len(site.standing.aligned) - 1))
+        settings = {"model": self.name, "party": party, "scheme": roles.scheme}
+        with (
+            site.records(f"explain {self.name}", channel, settings),
+            shared_fit.join(
+                channel.within(self.name), roles, None, explaining.DISCLOSURES
+            ) as session,
+        ):
+            return play_explanation(session, site.part(label), share, roles, party)
 
     def dump(self, party: str) -> list[dict[str, Any]]:
         """One party's own splits in readable form: tree, node, column and what goes left."""
@@ -444,82 +465,3 @@ class TreeModel(Estimator):
             keys=self.keys,
             on_shares=roles.scheme == "shares",
         )
-
-
-def trees_of(share: ModelShare) -> list[Tree]:
-    """The label holder's trees."""
-    return [Tree.from_dict(tree) for tree in share.state["trees"]]
-
-
-def explain_rows(
-    site: Site,
-    channel: Channel,
-    model: TreeModel,
-    label: tuple[str, str],
-    *,
-    party: str | None = None,
-    share: ModelShare | None = None,
-) -> pd.DataFrame | None:
-    """One party's side of `TreeModel.explain`: the frame at the party that it is for."""
-    roles = site.roles(label[0], model.work(len(site.standing.aligned) - 1))
-    part, leader = site.part(label), label[0]
-    settings = {"model": model.name, "party": party, "scheme": roles.scheme}
-    with (
-        site.records(f"explain {model.name}", channel, settings),
-        shared_fit.join(channel.within(model.name), roles, None, explaining.DISCLOSURES) as session,
-    ):
-        if part is None or share is None:
-            if party is None:
-                explaining.deal_contributions(session, leader)
-            else:
-                explaining.deal_columns(session, leader, party)
-            return None
-        bins = Bins.from_dict(share.state["bins"])
-        own = bins, bins.transform(part.table.take(part.rows))
-        names = [column.name for column in bins.columns]
-        if site.me != leader:
-            if party is None:
-                explaining.answer_contributions(session, leader, own, rules_of(share))
-                return None
-            each = explaining.answer_columns(session, leader, own, rules_of(share), party)
-            return None if each is None else name_contributions(each, names, [])
-        trees, outputs = trees_for(share, roles), share.state["output"]
-        start = np.asarray(share.state["start"], dtype=np.float64)
-        kinds = share.state["classes"] if len(start) > 1 else []
-        if party is not None:
-            each = explaining.lead_columns(session, own, trees, outputs, len(start), party)
-            return None if each is None else name_contributions(each, names, kinds)
-        base, each = explaining.lead_contributions(session, own, trees, outputs, start)
-        added = np.concatenate([np.broadcast_to(base[:, None], (*each.shape[:2], 1)), each], axis=2)
-        return name_contributions(added, ["base", *roles.data_holders], kinds)
-
-
-def name_contributions(values: Array, names: Sequence[str], kinds: Sequence[Any]) -> pd.DataFrame:
-    """Contributions (rows, outputs, names) as columns; of several outputs under class names."""
-    if values.shape[1] == 1:
-        return pd.DataFrame(values[:, 0], columns=list(names))
-    classes = list(kinds) or list(range(values.shape[1]))  # only the label holder knows them
-    columns = pd.MultiIndex.from_product([classes, list(names)])
-    return pd.DataFrame(values.reshape(len(values), -1), columns=columns)
-
-
-def add_leaves(share: ModelShare, trees: Sequence[Tree], leaf: Array) -> Array:
-    """The scores of rows that end in these leaves, (rows, trees)."""
-    scores = np.tile(np.asarray(share.state["start"], dtype=np.float64), (len(leaf), 1))
-    for at, tree in enumerate(trees):
-        scores[:, share.state["output"][at]] += np.array(tree.value)[leaf[:, at]]
-    return scores
-
-
-def trees_for(share: ModelShare, roles: Roles) -> list[Tree]:
-    """The label holder's trees for the feature holders that are there."""
-    names = share.state.get("parties") or list(share.state["gain by party"])
-    return leave_out(trees_of(share), find_present(names, roles.feature_holders))
-
-
-def rules_of(share: ModelShare) -> dict[Node, Rule]:
-    """A feature holder's own splits by tree and node."""
-    return {
-        Node(tree, node): (column, code, missing)
-        for tree, node, column, code, missing in share.state["rules"]
-    }
