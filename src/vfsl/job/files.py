@@ -157,15 +157,10 @@ def predict_files(
         )
         own = {party: {"share": fitted.shares_[party]} for party in tables}
         fed.play(play, own=own)
-        for one in whom if isinstance(fitted, TreeModel) else []:
-            explained = partial(
-                explain_to_file,
-                model=fitted,
-                label=fitted.label_,
-                folder=folder / "parties",
-                party=one,
-            )
-            fed.play(explained, own=own)
+        if isinstance(fitted, TreeModel):
+            play = partial(explain_to_file, model=fitted, label=fitted.label_)
+            for one in whom:
+                fed.play(partial(play, folder=folder / "parties", party=one), own=own)
         fed.record.save(folder)
         fed.report(folder / "report.html")
     return fed

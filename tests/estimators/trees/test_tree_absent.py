@@ -207,6 +207,21 @@ def test_a_tree_by_hand_with_a_dropped_block():
     assert tree.value[1] == pytest.approx((80 - right) / (rows - right) - mean)
 
 
+def test_a_later_attempt_drops_the_same_blocks(tmp_path):
+    """C's and B's last two rounds are lost; what is done again is the same."""
+    made, target = tables(rows=150)
+    parts = parts_of(made, classes(target))
+    model = XGB(n_estimators=4, max_depth=3, block_dropout=0.4)
+    first = train(model, parts, keep=tmp_path)
+    lost = [path for path in tmp_path.rglob("*") if path.name.startswith(("round-2", "round-3"))]
+    assert len(lost) >= 4
+    for path in lost:
+        path.unlink()
+    again = train(model, parts, keep=tmp_path, seed=1)
+    assert again["C"].state == first["C"].state
+    assert again["B"].state == first["B"].state
+
+
 def test_training_scores_are_not_taken_for_predictions():
     """A row that lost a block in training has another score than the model gives it."""
     made, target = tables(rows=200)
