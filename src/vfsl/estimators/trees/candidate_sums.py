@@ -55,7 +55,10 @@ class CandidateSums(ABC):
     ) -> Array:
         """Which candidates of each node are shown, in this order, by the rows in its bins."""
         holder, growth = self._holder, self._holder.growth
-        shown = holder.candidates.allowed(counts, growth.least_rows)
+        if growth.best:  # under plain, which hides nothing
+            shown = np.ones(order.shape, dtype=bool)
+        else:
+            shown = holder.candidates.allowed(counts, growth.least_rows)
         if min(growth.columns_by_tree, growth.columns_by_node) < 1:
             tree = self._first_tree
             shown &= np.stack([holder.may_use(tree + node.tree, node.number) for node in wanted])
@@ -133,7 +136,7 @@ class SumsByNode(EncryptedSums):
         self._counts: dict[Node, Integers] = {}
 
     def _lengths(self, sums: list[Sum]) -> list[int] | None:
-        if self._holder.growth.packing == "node":
+        if self._holder.growth.sends_each_level:
             return [len(self._partition.rows(one.node)) for one in sums]
         return None if self._gradients else [len(self._holder.codes)] * len(sums)
 
@@ -142,7 +145,7 @@ class SumsByNode(EncryptedSums):
         counted = holder.histograms.counts([self._partition.rows(one.node) for one in sums])
         for at, one in enumerate(sums):
             rows = self._partition.rows(one.node)
-            if holder.growth.packing == "node":
+            if holder.growth.sends_each_level:
                 gradients = self._gradients[at]
             else:
                 gradients = self._gradients[one.node.tree].take(rows)
@@ -174,13 +177,17 @@ class SumsByLevel(EncryptedSums):
     """Sums of all nodes of a level in one array: the fewest steps where adding is cheap."""
 
     def _lengths(self, sums: list[Sum]) -> list[int] | None:
+        if self._holder.growth.sends_each_level:
+            return [sum(len(self._partition.rows(one.node)) for one in sums)]
         return None if self._gradients else [len(self._holder.codes) * len(sums)]
 
     def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers:
         holder, width = self._holder, self._holder.bins.width
         rows = [self._partition.rows(node) for node in wanted]
         trees = np.repeat([node.tree for node in wanted], [len(each) for each in rows])
-        gradients = self._gradients[0].take(trees * len(holder.codes) + np.concatenate(rows))
+        gradients = self._gradients[0]
+        if not holder.growth.sends_each_level:
+            gradients = gradients.take(trees * len(holder.codes) + np.concatenate(rows))
         grouping = holder.histograms.grouping(rows)
         self._level = gradients.sum_by_many(grouping, grouping.n, stretch=width)
         return grouping.counts.reshape(-1, len(wanted), width).swapaxes(0, 1)

@@ -146,7 +146,8 @@ class FeatureHolder:
         rules : dict by node
             One's own splits.
         divided : list of int
-            How many rows each of one's columns has divided.
+            How many rows each of one's columns has divided; where only the best candidates are
+            looked at, how many splits it has made.
         """
         grown = self.channel.within(f"trees {batch}")
         leader = self.roles.label_holder
@@ -168,7 +169,7 @@ class FeatureHolder:
             for node, handles in chosen:
                 rules[node] = level.take(node, handles)
                 sides[node] = find_sides(self.bins, rules[node], self.codes, partition.rows(node))
-                divided[rules[node][0]] += len(sides[node])
+                divided[rules[node][0]] += 1 if self.growth.best else len(sides[node])
             if chosen:
                 told = list(sides.values())
                 for party in others:  # the label holder passes sides on
@@ -178,7 +179,9 @@ class FeatureHolder:
             # Where rows are treated as if they had no block here, own sides come back changed.
             mine = {} if self.growth.block_dropout > 0 else sides
             cuts, wanted, more = _read_partition(came, leader, partition, mine)
-            sums = plan_sums(partition, cuts, frozenset(wanted))
+            for node in set(sides) - {cut.parent for cut in cuts}:  # a side had too few rows
+                divided[rules.pop(node)[0]] -= 1 if self.growth.best else len(sides[node])
+            sums = plan_sums(partition, cuts, wanted, alone=self.growth.best)
             level.forget(cuts)
             number += 1
         return rules, divided

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vfsl.channel import Channel, expect_array
+from vfsl.channel import Channel
 from vfsl.estimators.trees.binning import Bins, Histograms
-from vfsl.estimators.trees.offers import Offer, Offers
-from vfsl.estimators.trees.protocol import NO_MORE, Growth, count_sides
+from vfsl.estimators.trees.hidden_offers import HiddenOffers, Rated
+from vfsl.estimators.trees.judging import Judge, find_best_ratings, make_judge
+from vfsl.estimators.trees.offers import News, Offer, Offers
+from vfsl.estimators.trees.protocol import NO_MORE, Growth
 from vfsl.estimators.trees.splits import (
     Candidates,
     Penalty,
@@ -34,9 +36,7 @@ from vfsl.estimators.trees.tree import (
     Tree,
     keep_live,
     note_sums,
-    pack_sides,
     plan_sums,
-    unpack_sides,
 )
 from vfsl.parts import Roles
 from vfsl.values import Array, Integers
@@ -58,7 +58,7 @@ class LabelHolder:
 
     channel: Channel
     roles: Roles
-    offers: Callable[[Sequence[Goal], Partition], Offers]  # how others' sums reach it
+    offers: Callable[[Partition], Offers]  # how others' candidates reach it
     growth: Growth
     penalty: Penalty
     bins: Bins
@@ -97,11 +97,19 @@ class _GrowingTrees:
         rows = len(holder.codes)
         self.trees = [Tree() for _ in goals]
         self._partition = Partition(rows, len(goals))
-        self._offers = holder.offers(goals, self._partition)
+        self._offers = holder.offers(self._partition)
         self._depth = {Node(tree, 0): 0 for tree in range(len(goals))}
         self._totals = {Node(at, 0): goal.values.sum(axis=0) for at, goal in enumerate(goals)}
         for node, total in self._totals.items():
             self.trees[node.tree].cover = [int(total[1])]
+        # What each feature holder sums, by tree.
+        whole = [goal.values for goal in goals]
+        self._summed = [whole] * len(self._others)
+        if self._growth.block_dropout > 0:
+            self._summed = [
+                [goal.values_for(place, np.arange(rows)) for goal in goals]
+                for place in range(1, 1 + len(self._others))
+            ]
         self._open: dict[Node, _Best] = {}
         self._sums: dict[Node, Integers] = {}
         self._sides: dict[Node, Array] = {}
@@ -118,16 +126,21 @@ class _GrowingTrees:
         while more:
             here = self._channel.within(f"level {level}")
             self._offers.announce(here, len(wanted), len(sums))
-            if wanted:
-                others = self._offers.collect(here, level, sums, wanted)
+            if wanted and self._growth.best:
+                self._look_for_best(here, level, sums, wanted)
+            elif wanted:
+                others = self._offers.collect(here, level, sums, wanted, self._summed)
                 self._sum_own(sums)
                 self._judge(wanted, [self._own_offers(wanted), *others])
-            cuts = self._split(here, self._choose_nodes())
+            cuts, dropped = self._split(here, self._choose_nodes())
             wanted = self._find_next(cuts)
-            sums = plan_sums(self._partition, cuts, frozenset(wanted))
+            sums = plan_sums(self._partition, cuts, wanted, alone=self._growth.best)
             more = bool(wanted) or self._leaves_wait(cuts)
-            self._tell(here, cuts, wanted, more)
-            self._forget(cuts)
+            owner = {cut.parent: self._open[cut.parent].party for cut in cuts}
+            moved = self._growth.block_dropout > 0
+            news = News(cuts, self._sides, owner, dropped, wanted, more, moved)
+            self._offers.tell(here, news)
+            self._forget(cuts, dropped)
             level += 1
         self._offers.announce(self._channel.within(f"level {level}"), NO_MORE)
 
@@ -164,16 +177,13 @@ class _GrowingTrees:
 
     def _own_offers(self, wanted: list[Node]) -> list[Offer]:
         """Own candidates of each node: the sums on their left, and which candidates they are."""
-        holder, each = self._holder, self._holder.candidates
+        each = self._holder.candidates
         sums = np.stack([self._sums[node] for node in wanted])
         allowed = each.allowed(sums[:, :, :, 2], self._growth.least_rows)
         left = each.sum_left(sums[:, :, :, :2].reshape(len(wanted), -1, 2))
         offers = []
         for at, node in enumerate(wanted):
-            use = self._growth.choose_columns(
-                holder.seed, holder.columns_in_all, self._first_tree + node.tree, node.number
-            )
-            places = np.flatnonzero(allowed[at] & use[each.column])
+            places = np.flatnonzero(allowed[at] & self._usable(node)[each.column])
             offers.append((left[at, places], places))
         return offers
 
@@ -211,6 +221,68 @@ class _GrowingTrees:
             totals[1:] -= goal.absent[rows].T.astype(np.int64) @ goal.values[rows]
         return totals
 
+    def _look_for_best(
+        self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
+    ) -> None:
+        """The best split of each wanted node, judged in small integers."""
+        judged = [self._make_judges(wanted, OWN)] * (1 + len(self._others))
+        if self._growth.block_dropout > 0:
+            judged[1:] = [self._make_judges(wanted, at) for at in range(1, len(judged))]
+        judges, values = [one for one, _ in judged], [one for _, one in judged]
+        columns = [self._usable(node) for node in wanted]
+        if isinstance(self._offers, HiddenOffers):
+            offset = self._holder.codes.shape[1]
+            others = self._offers.rate(channel, wanted, judges[1:], values[1:], columns, offset)
+        else:
+            shown = self._offers.collect(channel, level, sums, wanted, values[1:])
+            others = [
+                [_rate(judge, offer) for judge, offer in zip(each, offers, strict=True)]
+                for each, offers in zip(judges[1:], shown, strict=True)
+            ]
+        rated = [self._rate_own(wanted, judges[OWN], values[OWN], columns), *others]
+        for at, node in enumerate(wanted):
+            # Between parties the first in order wins a tie.
+            gains = [judges[place][at].gain(each[at][0]) for place, each in enumerate(rated)]
+            party = int(np.argmax(gains))
+            if gains[party] > max(self._holder.penalty.least_gain, _TINY):
+                self._open[node] = _Best(gains[party], party, rated[party][at][1])
+
+    def _make_judges(self, wanted: list[Node], place: int) -> tuple[list[Judge], list[Integers]]:
+        """How a party's splits of each node are judged, and what is summed for that, by tree."""
+        rows = len(self._holder.codes)
+        values = [np.zeros((rows, 2), dtype=np.int64) for _ in self._goals]
+        judges = []
+        for node in wanted:
+            here, goal = self._partition.rows(node), self._goals[node.tree]
+            g, h = (goal.values_for(place, here) / goal.scale).T
+            judges.append(make_judge(g, h, self._holder.penalty, rows))
+            values[node.tree][here] = judges[-1].values
+        return judges, values
+
+    def _rate_own(
+        self,
+        wanted: list[Node],
+        judges: list[Judge],
+        values: list[Integers],
+        columns: list[Array],
+    ) -> list[Rated]:
+        holder, each = self._holder, self._holder.candidates
+        rows = [self._partition.rows(node) for node in wanted]
+        sums = holder.histograms.sums(rows, [values[node.tree] for node in wanted])
+        left = each.sum_left(sums.reshape(len(wanted), -1, 2))
+        rated = []
+        for at, judge in enumerate(judges):
+            places = np.flatnonzero(columns[at][each.column])
+            rated.append(_rate(judge, (left[at, places], places)))
+        return rated
+
+    def _usable(self, node: Node) -> Array:
+        """Which columns of all parties a node may use."""
+        holder = self._holder
+        return self._growth.choose_columns(
+            holder.seed, holder.columns_in_all, self._first_tree + node.tree, node.number
+        )
+
     def _choose_nodes(self) -> list[Node]:
         """All open nodes with a gain, or of each tree the one with the largest."""
         if self._growth.max_leaves is None:
@@ -223,23 +295,31 @@ class _GrowingTrees:
                 best[node.tree] = node
         return [best[tree] for tree in sorted(best)]
 
-    def _split(self, channel: Channel, nodes: list[Node]) -> list[Cut]:
-        """Let owners split these nodes, let the rows follow, and note it in the trees."""
+    def _split(self, channel: Channel, nodes: list[Node]) -> tuple[list[Cut], list[Node]]:
+        """Let owners split these nodes, let the rows follow, and note it in the trees.
+
+        A node stays a leaf if a side has too few rows: whoever sees no rows could not know.
+        """
         self._sides = {node: self._own_side(node) for node in nodes if self._whose(node) == OWN}
-        for place, party in enumerate(self._others, start=1):
-            self._ask(channel, party, [node for node in nodes if self._whose(node) == place])
-        cuts = []
+        for place in range(1, len(self._others) + 1):
+            asked = [node for node in nodes if self._whose(node) == place]
+            handles = [self._open[node].handles for node in asked]
+            self._sides |= self._offers.ask(channel, place, asked, handles)
         for node in nodes:
             self._lead_absent(node)
-            cut = self._partition.split(node, self._sides[node])
-            small, large = self._partition.smaller_first(cut)
-            values = self._goals[node.tree].values
-            self._totals[small] = values[self._partition.rows(small)].sum(axis=0)
-            self._totals[large] = self._totals[node] - self._totals[small]
-            self._depth[cut.left] = self._depth[cut.right] = self._depth[node] + 1
-            self._note(cut, self._open[node])
-            cuts.append(cut)
-        return cuts
+        least = self._growth.least_rows
+        dropped = [node for node in nodes if _count_smaller(self._sides[node]) < least]
+        return [self._cut(node) for node in nodes if node not in dropped], dropped
+
+    def _cut(self, node: Node) -> Cut:
+        cut = self._partition.split(node, self._sides[node])
+        small, large = self._partition.smaller_first(cut)
+        values = self._goals[node.tree].values
+        self._totals[small] = values[self._partition.rows(small)].sum(axis=0)
+        self._totals[large] = self._totals[node] - self._totals[small]
+        self._depth[cut.left] = self._depth[cut.right] = self._depth[node] + 1
+        self._note(cut, self._open[node])
+        return cut
 
     def _lead_absent(self, node: Node) -> None:
         """Rows without the owner's block go where the others weigh more, to the left if even."""
@@ -257,27 +337,13 @@ class _GrowingTrees:
     def _own_side(self, node: Node) -> Array:
         holder = self._holder
         rule = holder.candidates.rule(int(self._open[node].handles.min()))
-        self.trees[node.tree].rules[node.number] = rule
         return find_sides(holder.bins, rule, holder.codes, self._partition.rows(node))
-
-    def _ask(self, channel: Channel, party: str, nodes: list[Node]) -> None:
-        """Tell a feature holder which of its handles are best, and learn the sides of rows."""
-        handles = [self._open[node].handles for node in nodes]
-        chosen = {
-            "nodes": np.array(nodes, dtype=np.int64).reshape(-1, 2),
-            "lengths": np.array([len(each) for each in handles], dtype=np.int64),
-            "handles": np.concatenate([*handles, np.zeros(0, dtype=np.int64)]),
-        }
-        channel.send(party, "chosen", chosen)
-        if not nodes:
-            return
-        came = channel.receive(party, "sides")
-        bits = expect_array(came, sender=party, name="sides", holds="bytes", shape=(None,))
-        lengths = [len(self._partition.rows(node)) for node in nodes]
-        self._sides |= dict(zip(nodes, unpack_sides(bits, lengths, party), strict=True))
 
     def _note(self, cut: Cut, best: _Best) -> None:
         tree = self.trees[cut.parent.tree]
+        if best.party == OWN:
+            rule = self._holder.candidates.rule(int(best.handles.min()))
+            tree.rules[cut.parent.number] = rule
         tree.owner[cut.parent.number] = best.party
         tree.left[cut.parent.number] = cut.left.number
         tree.gain[cut.parent.number] = best.gain
@@ -306,29 +372,22 @@ class _GrowingTrees:
                     wanted.append(child)
         return wanted
 
-    def _tell(self, channel: Channel, cuts: list[Cut], wanted: list[Node], more: bool) -> None:
-        """Every feature holder learns where the rows went, except by its own splits.
-
-        With block dropout these do not send all rows where the owner said.
-        """
-        drops = self._growth.block_dropout > 0
-        for place, party in enumerate(self._others, start=1):
-            others = [cut.parent for cut in cuts if drops or self._whose(cut.parent) != place]
-            news = {
-                "splits": np.array([cut.parent for cut in cuts], dtype=np.int64).reshape(-1, 2),
-                "sides": pack_sides([self._sides[node] for node in others]),
-                "wanted": np.array(wanted, dtype=np.int64).reshape(-1, 2),
-                "more": int(more),
-            }
-            own = [self._sides[node] for node in others if self._whose(node) == OWN]
-            channel.release(party, "sides", count_sides(own), new=0)  # see release_binned
-            channel.send(party, "partition", news)
-
-    def _forget(self, cuts: list[Cut]) -> None:
+    def _forget(self, cuts: list[Cut], dropped: list[Node]) -> None:
         """Split nodes are not open any more; their sums serve once more, for the siblings."""
-        split = {cut.parent for cut in cuts}
+        split = {cut.parent for cut in cuts} | set(dropped)
         self._open = {node: best for node, best in self._open.items() if node not in split}
         if self._growth.max_leaves is None:
             self._open = {}  # a level is split whole; what is left of it stays a leaf
         self._sums = keep_live(self._sums, self._partition, cuts)
         self._offers.forget(cuts)
+
+
+def _rate(judge: Judge, offer: Offer) -> Rated:
+    """How good the best of a party's candidates is, and by which handles it knows those that are."""
+    best, tied = find_best_ratings(judge.rate(offer[0]))
+    return best, offer[1][tied]
+
+
+def _count_smaller(left: Array) -> int:
+    count = int(np.count_nonzero(left))
+    return min(count, len(left) - count)

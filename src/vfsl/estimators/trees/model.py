@@ -23,6 +23,7 @@ from vfsl.estimators.trees.absent import leave_out
 from vfsl.estimators.trees.binning import MOST_BINS, Bins
 from vfsl.estimators.trees.explanation import play_explanation
 from vfsl.estimators.trees.feature_holder import open_for_label_holder
+from vfsl.estimators.trees.hidden_offers import deal_best
 from vfsl.estimators.trees.protocol import DISCLOSURES, LEAST_ROWS, Growth, choose_packing
 from vfsl.estimators.trees.shared_sums import deal_sums, join_pairs
 from vfsl.estimators.trees.state import add_leaves, rules_of, trees_for, trees_of
@@ -83,9 +84,18 @@ class TreeModel(Estimator):
         "up to one in their natural order.",
     )
     min_rows: int = param(
-        LEAST_ROWS,
-        "Fewest rows of a bin or a side that others see, at least ten; this protects rows.",
-        ge=LEAST_ROWS,
+        1,
+        "Fewest rows on each side of a split: a node whose best split leaves fewer is a leaf. With "
+        "candidates='sums' of every bin, too, and at least ten, whatever is set here: this protects "
+        "rows.",
+        ge=1,
+    )
+    candidates: Literal["auto", "best", "sums"] = param(
+        "auto",
+        "What the label holder learns of feature holders' candidates: how good the best one of each "
+        "node is ('best', on shares and under plain), or sums of all, nameless and shuffled "
+        "('sums', faster, and the only way under schemes that encrypt, where every feature holder "
+        "learns the sides of all rows). 'auto' is 'best' where that is possible.",
     )
     block_dropout: float = param(
         0.0,
@@ -151,8 +161,8 @@ class TreeModel(Estimator):
     def importances(self, party: str) -> pd.Series[float]:
         """How much each of a party's columns matters, by name, adding up to 1.
 
-        The label holder knows the gain of every split; another party only how many rows its own
-        splits have divided, which it counts instead.
+        The label holder knows the gain of every split. Another party does not: it counts its own
+        splits, or with ``candidates="sums"`` the rows that they have divided.
         """
         self.check_fitted()
         state = self.shares_[party].state
@@ -316,10 +326,18 @@ class TreeModel(Estimator):
                 f"The packing parameter of {type(self).__name__} must be 'node' or 'auto' under "
                 f"{scheme.name!r}, which sums rows that lie together. Got {self.packing!r} instead."
             )
+        if self.candidates == "best" and not self._finds_best(roles):
+            raise ConfigError(
+                f"The candidates parameter of {type(self).__name__} must be 'sums' or 'auto' under "
+                f"{scheme.name!r} and without a key holder: the best candidate is found on shares. "
+                f"Got 'best' instead."
+            )
         channel = channel.within(self.name, DISCLOSURES)
         growth = self._growth(roles)
         if channel.me == roles.key_holder:
-            if growth.on_shares:
+            if growth.hides:
+                deal_best(channel, roles, rng)
+            elif growth.on_shares:
                 deal_sums(channel, roles, rng)
             else:
                 open_for_label_holder(channel, roles, growth, send_fresh_key(channel, roles))
@@ -455,13 +473,19 @@ class TreeModel(Estimator):
 
     def _growth(self, roles: Roles) -> Growth:
         """How trees grow; all parties know it."""
+        best = self.candidates != "sums" and self._finds_best(roles)
         return Growth(
             max_depth=self.max_depth,
             block_dropout=self.block_dropout,
-            least_rows=self.min_rows,
+            least_rows=self.min_rows if best else max(self.min_rows, LEAST_ROWS),
+            best=best,
             packing=choose_packing(SCHEMES.find(roles.scheme))
             if self.packing == "auto"
             else self.packing,
             keys=self.keys,
             on_shares=roles.scheme == "shares",
         )
+
+    def _finds_best(self, roles: Roles) -> bool:
+        """Whether the best candidates can be found: on shares, or where nothing is hidden."""
+        return self.keys == "key-holder" and roles.scheme in ("shares", "plain")

@@ -7,7 +7,9 @@ the key holder, or of shares (shared_sums.py).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,17 +19,19 @@ from vfsl.crypto import PublicKey, SecretKey
 from vfsl.crypto.fixed import fold, unfold
 from vfsl.crypto.words import Words
 from vfsl.errors import ProtocolError
-from vfsl.estimators.trees.protocol import Growth
+from vfsl.estimators.trees.protocol import Growth, count_sides
 from vfsl.estimators.trees.shared_sums import PairSums
 from vfsl.estimators.trees.splits import FOLD_BITS, row_bound
 from vfsl.estimators.trees.tree import (
+    OWN,
     Cut,
-    Goal,
     Node,
     Partition,
     Sum,
     keep_live,
     note_sums,
+    pack_sides,
+    unpack_sides,
 )
 from vfsl.parts import Roles
 from vfsl.values import Array, Ciphertext, Integers, Masked
@@ -37,10 +41,13 @@ Offer = tuple[Integers, Array]
 
 
 class Offers(ABC):
-    """What feature holders offer for the trees that grow together."""
+    """What feature holders offer for the trees that grow together, and how they are answered.
 
-    def __init__(self, goals: Sequence[Goal], partition: Partition) -> None:
-        self._goals, self._partition = goals, partition
+    Here every data holder learns the sides of all rows; hidden_offers.py has another way.
+    """
+
+    def __init__(self, partition: Partition, roles: Roles) -> None:
+        self._partition, self._roles = partition, roles
 
     @abstractmethod
     def announce(self, channel: Channel, nodes: int, sums: int = 0) -> None:
@@ -48,13 +55,88 @@ class Offers(ABC):
 
     @abstractmethod
     def collect(
-        self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
+        self,
+        channel: Channel,
+        level: int,
+        sums: list[Sum],
+        wanted: list[Node],
+        values: Sequence[Sequence[Integers]],
     ) -> list[list[Offer]]:
-        """Every feature holder's candidates of the wanted nodes."""
+        """Every feature holder's candidates of the wanted nodes.
+
+        ``values`` are summed, by feature holder and tree; the same lists where all are alike.
+        """
 
     @abstractmethod
     def forget(self, cuts: list[Cut]) -> None:
         """Drop what is not needed any more once these nodes are split."""
+
+    def ask(
+        self, channel: Channel, place: int, nodes: list[Node], handles: list[Array]
+    ) -> dict[Node, Array]:
+        """Tell a feature holder which of its handles are best, and learn the sides of rows.
+
+        ``place`` is that of the feature holder among the data holders, from 1 on.
+        """
+        party = self._roles.feature_holders[place - 1]
+        chosen = {
+            "nodes": np.array(nodes, dtype=np.int64).reshape(-1, 2),
+            "lengths": np.array([len(each) for each in handles], dtype=np.int64),
+            "handles": np.concatenate([*handles, np.zeros(0, dtype=np.int64)]),
+        }
+        channel.send(party, "chosen", chosen)
+        if not nodes:
+            return {}
+        came = channel.receive(party, "sides")
+        bits = expect_array(came, sender=party, name="sides", holds="bytes", shape=(None,))
+        lengths = [len(self._partition.rows(node)) for node in nodes]
+        return dict(zip(nodes, unpack_sides(bits, lengths, party), strict=True))
+
+    def tell(self, channel: Channel, news: News) -> None:
+        """Every feature holder learns where the rows went, except by its own splits.
+
+        With block dropout these do not send all rows where the owner said.
+        """
+        for place, party in enumerate(self._roles.feature_holders, start=1):
+            nodes = [cut.parent for cut in news.cuts]
+            others = [node for node in nodes if news.moved or news.owner[node] != place]
+            partition = {
+                "splits": np.array(nodes, dtype=np.int64).reshape(-1, 2),
+                "sides": pack_sides([news.sides[node] for node in others]),
+                "wanted": np.array(news.wanted, dtype=np.int64).reshape(-1, 2),
+                "more": int(news.more),
+            }
+            own = [news.sides[node] for node in others if news.owner[node] == OWN]
+            channel.release(party, "sides", count_sides(own), new=0)  # see release_binned
+            channel.send(party, "partition", partition)
+
+
+@dataclass(frozen=True)
+class News:
+    """What became of a level.
+
+    Attributes
+    ----------
+    cuts : list of Cut
+    sides, owner : dict by split node
+        Of its rows; the place of its owner.
+    dropped : list of Node
+        Nodes that were to be split, but one side had too few rows.
+    wanted : list of Node
+        What is looked at next.
+    more : bool
+        Whether there is a further level.
+    moved : bool
+        Whether rows without a block went elsewhere than the owner of a split said.
+    """
+
+    cuts: list[Cut]
+    sides: dict[Node, Array]
+    owner: dict[Node, int]
+    dropped: list[Node]
+    wanted: list[Node]
+    more: bool
+    moved: bool = False
 
 
 def offer_nothing(wanted: Sequence[Node]) -> list[Offer]:
@@ -70,7 +152,6 @@ class EncryptedOffers(Offers):
 
     def __init__(
         self,
-        goals: Sequence[Goal],
         partition: Partition,
         *,
         roles: Roles,
@@ -80,8 +161,8 @@ class EncryptedOffers(Offers):
         asked: Mapping[str, tuple[int, int]],
         rows: int,
     ) -> None:
-        super().__init__(goals, partition)
-        self._roles, self._growth, self._key, self._secret = roles, growth, key, secret
+        super().__init__(partition, roles)
+        self._growth, self._key, self._secret = growth, key, secret
         self._asked, self._rows = asked, rows
 
     def announce(self, channel: Channel, nodes: int, sums: int = 0) -> None:
@@ -89,9 +170,14 @@ class EncryptedOffers(Offers):
             channel.send(self._roles.key_holder, "nodes", nodes)
 
     def collect(
-        self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
+        self,
+        channel: Channel,
+        level: int,
+        sums: list[Sum],
+        wanted: list[Node],
+        values: Sequence[Sequence[Integers]],
     ) -> list[list[Offer]]:
-        self._send_gradients(channel, sums, level)
+        self._send_gradients(channel, sums, level, values)
         return [
             self._read_offers_of(party, channel, wanted)
             if party in self._asked
@@ -102,24 +188,24 @@ class EncryptedOffers(Offers):
     def forget(self, cuts: list[Cut]) -> None:
         pass
 
-    def _send_gradients(self, channel: Channel, sums: list[Sum], level: int) -> None:
-        packing = self._growth.packing
-        if not self._roles.feature_holders or (level and packing != "node"):
+    def _send_gradients(
+        self, channel: Channel, sums: list[Sum], level: int, values: Sequence[Sequence[Integers]]
+    ) -> None:
+        if not self._roles.feature_holders or (level and not self._growth.sends_each_level):
             return
         arrays: list[Any] = []
-        for place, party in enumerate(self._roles.feature_holders, start=1):
-            if not arrays or any(goal.absent is not None for goal in self._goals):
-                arrays = self._encrypt(place, sums)
+        for place, party in enumerate(self._roles.feature_holders):
+            if not arrays or values[place] is not values[0]:
+                arrays = self._encrypt(sums, values[place])
             channel.send(party, "gradients", Ciphertext(arrays))
 
-    def _encrypt(self, place: int, sums: list[Sum]) -> list[Any]:
-        """(g, h) for one feature holder; the same for all, unless trees do without blocks."""
+    def _encrypt(self, sums: list[Sum], values: Sequence[Integers]) -> list[Any]:
+        """What one feature holder is to sum; the same for all, unless trees do without blocks."""
         packing, bound = self._growth.packing, row_bound(self._rows)
-        everyone = np.arange(self._rows)
-        parts = []
-        for one in sums:
-            rows = self._partition.rows(one.node) if packing == "node" else everyone
-            parts.append(self._goals[one.node.tree].values_for(place, rows))
+        parts = [values[one.node.tree] for one in sums]
+        if self._growth.sends_each_level:
+            rows = [self._partition.rows(one.node) for one in sums]
+            parts = [each[at] for each, at in zip(parts, rows, strict=True)]
         if packing == "level":
             parts = [np.concatenate(parts)]
         arrays = []
@@ -180,16 +266,9 @@ def _read_list(value: Any, sender: str, count: int) -> list[Any]:
 class SharedOffers(Offers):
     """Every feature holder's sums are shared with the label holder, who sees candidates of them."""
 
-    def __init__(
-        self,
-        goals: Sequence[Goal],
-        partition: Partition,
-        *,
-        roles: Roles,
-        pairs: Sequence[PairSums],
-    ) -> None:
-        super().__init__(goals, partition)
-        self._roles, self._pairs = roles, pairs
+    def __init__(self, partition: Partition, *, roles: Roles, pairs: Sequence[PairSums]) -> None:
+        super().__init__(partition, roles)
+        self._pairs = pairs
         self._words: list[dict[Node, Words]] = [{} for _ in pairs]
 
     def announce(self, channel: Channel, nodes: int, sums: int = 0) -> None:
@@ -200,29 +279,48 @@ class SharedOffers(Offers):
             channel.send(self._roles.key_holder, "sums", sums)
 
     def collect(
-        self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
+        self,
+        channel: Channel,
+        level: int,
+        sums: list[Sum],
+        wanted: list[Node],
+        values: Sequence[Sequence[Integers]],
     ) -> list[list[Offer]]:
+        nodes = [one.node for one in sums]
         return [
-            self._collect_of(place, sums, wanted) if pair.columns else offer_nothing(wanted)
-            for place, pair in enumerate(self._pairs, start=1)
+            self._collect_of(
+                pair, kept, sums, wanted, partial(spread_values, self._partition, nodes, each)
+            )
+            if pair.columns
+            else offer_nothing(wanted)
+            for pair, kept, each in zip(self._pairs, self._words, values, strict=True)
         ]
 
-    def _collect_of(self, place: int, sums: list[Sum], wanted: list[Node]) -> list[Offer]:
-        pair, kept = self._pairs[place - 1], self._words[place - 1]
-        found = pair.sum(len(sums), lambda some: self._spread(place, pair.rows, sums[some]))
+    def _collect_of(
+        self,
+        pair: PairSums,
+        kept: dict[Node, Words],
+        sums: list[Sum],
+        wanted: list[Node],
+        spread: Callable[[slice], Integers],
+    ) -> list[Offer]:
+        found = pair.sum(len(sums), spread)
         for one, words in zip(sums, found, strict=True):
             note_sums(kept, one, words)
         words, _ = pair.shuffle(np.stack([kept[node] for node in wanted]))
         return [(shown, np.arange(len(shown))) for shown in pair.read(words)]
 
-    def _spread(self, place: int, rows: int, sums: Sequence[Sum]) -> Integers:
-        """(g, h) of each node's rows and zeros elsewhere, (rows, 2 · nodes)."""
-        plain = np.zeros((rows, 2 * len(sums)), dtype=np.int64)
-        for at, one in enumerate(sums):
-            here = self._partition.rows(one.node)
-            goal = self._goals[one.node.tree]
-            plain[here, 2 * at : 2 * at + 2] = goal.values_for(place, here)
-        return plain
-
     def forget(self, cuts: list[Cut]) -> None:
         self._words = [keep_live(kept, self._partition, cuts) for kept in self._words]
+
+
+def spread_values(
+    partition: Partition, nodes: Sequence[Node], values: Sequence[Integers], some: slice
+) -> Integers:
+    """(g, h) of the rows of some nodes and zeros elsewhere, (rows, 2 · nodes)."""
+    chosen = nodes[some]
+    plain = np.zeros((len(values[0]), 2 * len(chosen)), dtype=np.int64)
+    for at, node in enumerate(chosen):
+        here = partition.rows(node)
+        plain[here, 2 * at : 2 * at + 2] = values[node.tree][here]
+    return plain

@@ -24,6 +24,8 @@ from vfsl.estimators.exchange import receive_count
 from vfsl.estimators.trees.absent import draw_absent
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.feature_holder import FeatureHolder
+from vfsl.estimators.trees.hidden_holder import grow_hidden
+from vfsl.estimators.trees.hidden_offers import HiddenOffers
 from vfsl.estimators.trees.label_holder import LabelHolder
 from vfsl.estimators.trees.offers import EncryptedOffers, Offers, SharedOffers
 from vfsl.estimators.trees.protocol import (
@@ -33,6 +35,7 @@ from vfsl.estimators.trees.protocol import (
     Growth,
     release_binned,
 )
+from vfsl.estimators.trees.shared_best import PairBest
 from vfsl.estimators.trees.shared_sums import PairSums
 from vfsl.estimators.trees.splits import Candidates, Penalty, quantise
 from vfsl.estimators.trees.tree import LEAF, Goal, Partition, Tree
@@ -298,9 +301,11 @@ def train_feature_holder(
 
     ``sessions`` has the one with the label holder, where sums are shared.
     """
-    leader, key, pair = roles.label_holder, None, None
-    if growth.on_shares:
-        candidates = Candidates.of(bins)
+    leader, key, pair, best = roles.label_holder, None, None, None
+    candidates = Candidates.of(bins)
+    if growth.hides:
+        best = PairBest.begin(sessions[channel.me], codes=codes, candidates=candidates)
+    elif growth.on_shares:
         pair = PairSums.begin(sessions[channel.me], codes=codes, candidates=candidates)
     else:
         secret_holder = growth.secret_holder(roles)
@@ -316,12 +321,16 @@ def train_feature_holder(
         for name in ("offset", "columns", "seed", "finished", "trees")
     )
     for party in roles.data_holders:
-        if party != channel.me:
+        if party == leader or (party != channel.me and not growth.hides):
             release_binned(channel, party, codes, bins.width)
     holder = FeatureHolder(channel, roles, key, growth, bins, codes, offset, in_all, seed, pair)
     rounds = [kept.load(f"round-{number}") for number in range(done)]
     while trees := receive_count(channel, leader, "trees", 0, MOST_TREES):
-        rules, divided = holder.grow(len(rounds) - done, trees, grown)
+        number = len(rounds) - done
+        if best is None:
+            rules, divided = holder.grow(number, trees, grown)
+        else:
+            rules, divided = grow_hidden(holder, best, number, trees, grown)
         found = [[node.tree + grown, node.number, *rule] for node, rule in sorted(rules.items())]
         rounds.append({"rules": found, "divided": divided})
         kept.save(f"round-{len(rounds) - 1}", rounds[-1])
@@ -362,7 +371,8 @@ def train_label_holder(
     offset = codes.shape[1]
     columns = offset + sum(columns_of.values())
     for party in others:
-        release_binned(channel, party, codes, bins.width)
+        if not growth.hides:
+            release_binned(channel, party, codes, bins.width)
         setup = {"offset": offset, "columns": columns, "seed": seed, "finished": done}
         channel.send(party, "setup", setup | {"trees": ensemble.trees_grown})
         offset += columns_of[party]
@@ -435,7 +445,7 @@ def label_state(
     }
 
 
-_MakeOffers = Callable[[Sequence[Goal], Partition], Offers]
+_MakeOffers = Callable[[Partition], Offers]
 
 
 def _begin_offers(
@@ -447,6 +457,15 @@ def _begin_offers(
     sessions: Mapping[str, Session],
 ) -> tuple[dict[str, int], _MakeOffers, tuple[str, ...]]:
     """How many columns others have, how their sums will come, and the third party that helps."""
+    if growth.hides:
+        planned = 2 * strategy.trees_planned * growth.count_sums(rows)
+        best = {
+            party: PairBest.begin(session, rows=rows, plain_columns=planned)
+            for party, session in sessions.items()
+        }
+        hidden = partial(HiddenOffers, roles=roles, pairs=best)
+        third = (roles.key_holder,) if best else ()
+        return {party: one.columns for party, one in best.items()}, hidden, third
     if growth.on_shares and roles.feature_holders:
         planned = 2 * strategy.trees_planned * growth.count_sums(rows)
         pairs = {

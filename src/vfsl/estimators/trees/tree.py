@@ -150,11 +150,18 @@ class Sum:
     sibling: Node | None = None
 
 
-def plan_sums(partition: Partition, cuts: Sequence[Cut], wanted: frozenset[Node]) -> list[Sum]:
-    """What to sum for the wanted children of these cuts: the smaller child of each, always."""
+def plan_sums(
+    partition: Partition, cuts: Sequence[Cut], wanted: Sequence[Node], alone: bool = False
+) -> list[Sum]:
+    """What to sum for the wanted children of these cuts: the smaller child of each, always.
+
+    ``alone``: each wanted child by itself, where what is summed is another thing in each node.
+    """
+    if alone:
+        return [Sum(node) for node in wanted]
     sums = []
     for cut in cuts:
-        if not {cut.left, cut.right} & wanted:
+        if not {cut.left, cut.right} & set(wanted):
             continue
         small, large = partition.smaller_first(cut)
         sums.append(Sum(small, cut.parent, large if large in wanted else None))

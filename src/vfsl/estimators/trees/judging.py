@@ -1,0 +1,147 @@
+"""How good the splits of a node are, in small integers: one function for columns, plain and shares.
+
+With G and H the sums of g and h in a node and S = H + 2λ, let r = g − (G / S) h. If R is the sum of
+r on the left less λ G / S, and t = (H_left + λ) / S, then the gain of a split is
+½ (R² / (t (1 − t) S) + G² / S − G² / (H + λ)), exactly. So the best split of a node has the largest
+|R| / √(t (1 − t)). The label holder, who knows G and H, rounds r and h of the node's rows to small
+integers; then R is a sum of integers, t an index into a table, and the order of splits a product.
+
+Rounding carries the error of a row over to the next one, so that sums of many rows stay right even
+if rows count few units: R is off by less than about √rows units, of 2^(bits − 1) to 2^bits in all.
+Light sides are left out by the table: cells of t that stand for less than the least weight are 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from vfsl.estimators.trees.splits import Penalty
+from vfsl.values import Array, Floats, Integers
+
+PLACE_BITS, CELL_BITS = 16, 8  # of t, and of those that are looked up
+TABLE_BITS = 7  # of an entry
+STEP = 16  # entries are 8 / √(t (1 − t)): 16 where both sides are even
+# How many cells at either end stand for sides that are too light: of each size class of nodes.
+EDGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 80, 96, 112)
+MOST_SHIFT = 7  # of a node's units of h against those of t
+
+_PLACES, _CELLS = 1 << PLACE_BITS, 1 << CELL_BITS
+_GUARD = 2  # units by which a side may miss the least weight, because of rounding
+
+
+def count_row_bits(rows: int) -> int:
+    """Bits of r and of h of a row: as many as make one digit of an encrypted product."""
+    return min(max(26 - math.ceil(math.log2(max(rows, 2))), 5), 9)
+
+
+def count_sum_bits(rows: int) -> int:
+    """Bits of |R|: some units for each row on average, whatever the number of rows."""
+    return max(math.ceil(math.log2(max(rows, 2))) + 2, 12)
+
+
+@lru_cache(maxsize=len(EDGES))
+def make_table(edge: int) -> Integers:
+    """8 / √(t (1 − t)) in the middle of each cell of t, 0 at the edges; (cells,)."""
+    t = (np.arange(_CELLS) + 0.5) / _CELLS
+    table = np.rint(STEP / 2 / np.sqrt(t * (1 - t))).astype(np.int64)
+    table[: EDGES[edge]] = 0
+    table[_CELLS - EDGES[edge] :] = 0
+    table.setflags(write=False)
+    return table
+
+
+@dataclass(frozen=True)
+class Size:
+    """What feature holders learn of a node: how its t is read, which follows from its weight."""
+
+    edge: int = 0  # how many cells at the edges are too light: a place in EDGES
+    shift: int = 0  # a unit of h is 2^shift units of t
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How the label holder judges splits of one node.
+
+    Attributes
+    ----------
+    values : integer array of shape (rows of the node, 2)
+        r and h of each row.
+    less : int
+        What is subtracted from a sum of r.
+    plus : int
+        What is added to a sum of h, after its shift.
+    size : Size
+    """
+
+    values: Integers
+    less: int
+    plus: int
+    size: Size
+    unit: float
+    total: tuple[float, float]
+    l2: float
+
+    def rate(self, left: Integers) -> Integers:
+        """How good splits are, by the sums of r and h on their left, (splits, 2); 0: not at all."""
+        place = (left[:, 1] << self.size.shift) + self.plus
+        return np.abs(left[:, 0] - self.less) * make_table(self.size.edge)[place >> _SHIFT]
+
+    def gain(self, rating: int) -> float:
+        """What a split of this rating gains."""
+        g, h = self.total
+        whole = h + 2 * self.l2
+        if not rating or not whole > 0:
+            return 0.0
+        strength = rating * 2 / (STEP * self.unit)
+        # The two last terms are one, without cancelling.
+        return 0.5 * (strength**2 - g**2 * self.l2 / (h + self.l2)) / whole
+
+
+_SHIFT = PLACE_BITS - CELL_BITS
+
+
+def make_judge(g: Floats, h: Floats, penalty: Penalty, rows: int) -> Judge:
+    """Round (g, h) of a node's rows for judging its splits; ``rows`` is how many there are in all.
+
+    In a node that cannot be split no split is any good.
+    """
+    total, l2 = (float(g.sum()), float(h.sum())), penalty.l2
+    whole, span = total[1] + 2 * l2, total[1] - 2 * penalty.least_weight
+    nothing = Judge(np.zeros((len(g), 2), dtype=np.int64), 0, 0, Size(), 1.0, total, l2)
+    light = (penalty.least_weight + l2) / whole if whole > 0 else 1.0
+    if span <= 0 or light * _CELLS > EDGES[-1]:
+        return nothing
+    mean = total[0] / whole
+    r = g - mean * h
+    most_row, most_sum = (1 << count_row_bits(rows)) - 1, 1 << count_sum_bits(rows)
+    reach = max(r[r > 0].sum(), -r[r < 0].sum()) + abs(mean) * l2
+    if not reach > abs(total[0]) * 1e-12:
+        return nothing
+    # Rounding moves no sum by more than a unit for each row.
+    unit = min((most_sum - len(r) - 2) / reach, (most_row - 1) / np.abs(r).max())
+    edge = next(at for at, cells in enumerate(EDGES) if light * _CELLS <= cells)
+    start = EDGES[edge] << _SHIFT
+    free, largest = _PLACES - 2 * start, float(h.max())
+    shift = max(math.ceil(math.log2(max(free / span * largest / (most_row - 1), 1e-9))), 0)
+    if shift > MOST_SHIFT:
+        return nothing
+    guard = _GUARD << shift
+    step = (free - 2 * guard - 1) / span
+    values = np.stack([_round(r * unit), _round(h * (step / (1 << shift)))], axis=1)
+    plus = round(start + guard - penalty.least_weight * step)
+    return Judge(values, round(mean * l2 * unit), plus, Size(edge, shift), float(unit), total, l2)
+
+
+def _round(values: Floats) -> Integers:
+    """Integers whose sums from the first row on are those of the values, rounded."""
+    return np.diff(np.rint(np.cumsum(values)), prepend=0.0).astype(np.int64)
+
+
+def find_best_ratings(ratings: Integers) -> tuple[int, Array]:
+    """The best rating, and the places that have it."""
+    best = int(ratings.max(initial=0))
+    return best, np.flatnonzero(ratings == best) if best else np.zeros(0, dtype=np.int64)
