@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from vfsl.channel import Channel
+from vfsl.crypto.words import Words
 from vfsl.errors import ProtocolError
 from vfsl.estimators.exchange import receive_count
 from vfsl.estimators.trees.judging import Judge
@@ -19,7 +20,6 @@ from vfsl.estimators.trees.protocol import MOST_NODES, MOST_TREES, NO_MORE
 from vfsl.estimators.trees.shared_best import PairBest, keep_columns
 from vfsl.estimators.trees.shared_sums import join_pairs
 from vfsl.estimators.trees.tree import Cut, Node, Partition, Sum
-from vfsl.crypto.words import Words
 from vfsl.parts import Roles
 from vfsl.values import Array, Integers
 
