@@ -256,6 +256,7 @@ def show_chosen_bits(
     if session.me == second and bits is not None:
         zero = unpack_bits(session.take_dealt(size), shape)  # the pad with the number 0
         asked = unpack_bits(session.receive_bytes(first, "masked", size), shape)
-        under = np.asarray(bits).astype(np.uint8) ^ zero ^ ((1 ^ asked) & gap.own)
+        other = np.uint8(1) ^ asked
+        under = np.asarray(bits).astype(np.uint8) ^ zero ^ (other & gap.own)
         session.link.send(first, "masked", Masked(pack_bits(under)))
     return None

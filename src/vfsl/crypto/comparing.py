@@ -114,7 +114,9 @@ def _deal_products(
         masks = mask.parity
         return np.stack([reduce(np.bitwise_and, masks[list(group)]) for group in groups])
 
-    dealt = session.deal_bits((len(groups), *shape), multiply_masks) if groups else []
+    if not groups:
+        return {}
+    dealt = session.deal_bits((len(groups), *shape), multiply_masks)
     return dict(zip(groups, dealt, strict=True))
 
 

@@ -214,7 +214,7 @@ def plan_stages(items: int) -> tuple[int, ...]:
 
     if items < 2:
         return ()
-    best = (items,)
+    best: tuple[int, ...] = (items,)
     for size in range(2, min(items, 24)):
         best = min(best, (size, *plan_stages(-(-items // size))), key=cost)
     return best

@@ -89,8 +89,8 @@ def ours(name, frames, target, training, test, task):
     found = scores(model, parts(test), shares)
     if task == "regression":
         return found[:, 0]
-    chances = model.chances(found, len(np.unique(target)))
-    return chances[:, 0] if chances.shape[1] == 1 else chances
+    chances = model.to_probabilities(shares["C"], found)
+    return chances[:, 1] if chances.shape[1] == 2 else chances
 
 
 def peer_of(name, task, seed, leaf=10):

@@ -24,9 +24,9 @@ from vfsl.values import Array, Floats, Integers
 
 PLACE_BITS, CELL_BITS = 16, 8  # of t, and of those that are looked up
 TABLE_BITS = 7  # of an entry
-STEP = 16  # entries are 8 / √(t (1 − t)): 16 where both sides are even
+STEP = 22  # entries are 11 / √(t (1 − t)): 22 where both sides are even
 # How many cells at either end stand for sides that are too light: of each size class of nodes.
-EDGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 80, 96, 112)
+EDGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 80, 96, 112, 120, 124, 126)
 MOST_SHIFT = 7  # of a node's units of h against those of t
 
 _PLACES, _CELLS = 1 << PLACE_BITS, 1 << CELL_BITS
@@ -45,13 +45,19 @@ def count_sum_bits(rows: int) -> int:
 
 @lru_cache(maxsize=len(EDGES))
 def make_table(edge: int) -> Integers:
-    """8 / √(t (1 − t)) in the middle of each cell of t, 0 at the edges; (cells,)."""
+    """11 / √(t (1 − t)) in the middle of each cell of t, 0 at the edges; (cells,)."""
     t = (np.arange(_CELLS) + 0.5) / _CELLS
     table = np.rint(STEP / 2 / np.sqrt(t * (1 - t))).astype(np.int64)
+    table = np.minimum(table, (1 << TABLE_BITS) - 1)  # only in the two cells next to the edges
     table[: EDGES[edge]] = 0
     table[_CELLS - EDGES[edge] :] = 0
     table.setflags(write=False)
     return table
+
+
+def find_edge(light: float) -> int:
+    """The size class of a node by the share of its weight that is too light for a side."""
+    return next((at for at, cells in enumerate(EDGES) if light * _CELLS <= cells), len(EDGES) - 1)
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,8 @@ class Judge:
     def rate(self, left: Integers) -> Integers:
         """How good splits are, by the sums of r and h on their left, (splits, 2); 0: not at all."""
         place = (left[:, 1] << self.size.shift) + self.plus
-        return np.abs(left[:, 0] - self.less) * make_table(self.size.edge)[place >> _SHIFT]
+        entry = make_table(self.size.edge)[place >> _SHIFT]
+        return np.asarray(np.abs(left[:, 0] - self.less) * entry)
 
     def gain(self, rating: int) -> float:
         """What a split of this rating gains."""
@@ -112,8 +119,7 @@ def make_judge(g: Floats, h: Floats, penalty: Penalty, rows: int) -> Judge:
     total, l2 = (float(g.sum()), float(h.sum())), penalty.l2
     whole, span = total[1] + 2 * l2, total[1] - 2 * penalty.least_weight
     nothing = Judge(np.zeros((len(g), 2), dtype=np.int64), 0, 0, Size(), 1.0, total, l2)
-    light = (penalty.least_weight + l2) / whole if whole > 0 else 1.0
-    if span <= 0 or light * _CELLS > EDGES[-1]:
+    if not whole > 0 or span < -1e-9 * total[1]:
         return nothing
     mean = total[0] / whole
     r = g - mean * h
@@ -123,16 +129,18 @@ def make_judge(g: Floats, h: Floats, penalty: Penalty, rows: int) -> Judge:
         return nothing
     # Rounding moves no sum by more than a unit for each row.
     unit = min((most_sum - len(r) - 2) / reach, (most_row - 1) / np.abs(r).max())
-    edge = next(at for at, cells in enumerate(EDGES) if light * _CELLS <= cells)
-    start = EDGES[edge] << _SHIFT
-    free, largest = _PLACES - 2 * start, float(h.max())
-    shift = max(math.ceil(math.log2(max(free / span * largest / (most_row - 1), 1e-9))), 0)
+    edge = find_edge((penalty.least_weight + l2) / whole)
+    free = _PLACES - 2 * (EDGES[edge] << _SHIFT)
+    # The lightest sides that are heavy enough lie at the edges, but for the guard.
+    step = min(free / max(span, 1e-300), _PLACES / total[1])
+    shift = max(math.ceil(math.log2(step * float(h.max()) / (most_row - 1))), 0)
     if shift > MOST_SHIFT:
         return nothing
     guard = _GUARD << shift
-    step = (free - 2 * guard - 1) / span
+    most = (_PLACES - 2 * guard) / total[1]
+    step = min(max(free - 2 * guard, 1) / max(span, 1e-300), most)
     values = np.stack([_round(r * unit), _round(h * (step / (1 << shift)))], axis=1)
-    plus = round(start + guard - penalty.least_weight * step)
+    plus = round((_PLACES - step * total[1]) / 2)
     return Judge(values, round(mean * l2 * unit), plus, Size(edge, shift), float(unit), total, l2)
 
 

@@ -383,7 +383,7 @@ class _GrowingTrees:
 
 
 def _rate(judge: Judge, offer: Offer) -> Rated:
-    """How good the best of a party's candidates is, and by which handles it knows those that are."""
+    """How good the best of a party's candidates is, and its handles of those that are."""
     best, tied = find_best_ratings(judge.rate(offer[0]))
     return best, offer[1][tied]
 

@@ -85,17 +85,17 @@ class TreeModel(Estimator):
     )
     min_rows: int = param(
         1,
-        "Fewest rows on each side of a split: a node whose best split leaves fewer is a leaf. With "
-        "candidates='sums' of every bin, too, and at least ten, whatever is set here: this protects "
-        "rows.",
+        "Fewest rows on each side of a split: a node whose best split leaves fewer is a leaf. "
+        "With candidates='sums' also of every bin, and at least ten, whatever is set here: this "
+        "protects rows.",
         ge=1,
     )
     candidates: Literal["auto", "best", "sums"] = param(
         "auto",
-        "What the label holder learns of feature holders' candidates: how good the best one of each "
-        "node is ('best', on shares and under plain), or sums of all, nameless and shuffled "
-        "('sums', faster, and the only way under schemes that encrypt, where every feature holder "
-        "learns the sides of all rows). 'auto' is 'best' where that is possible.",
+        "What the label holder learns of feature holders' candidates: 'best', on shares and under "
+        "plain, how good the best one of each node is; 'sums' the sums of all, nameless and "
+        "shuffled, and then every feature holder learns the sides of all rows. That is faster, and "
+        "the only way under schemes that encrypt. 'auto' is 'best' where that is possible.",
     )
     block_dropout: float = param(
         0.0,
