@@ -22,6 +22,7 @@ from tests.estimators.trees.tree_cases import (
     train_with,
 )
 from vfsl.channel import Transcript, run_together, wire
+from vfsl.crypto.shares import Session
 from vfsl.errors import ProtocolError
 from vfsl.estimators import LGB, XGB, RandomForest, Roles
 from vfsl.estimators.trees import protocol
@@ -57,7 +58,7 @@ def nodes(draw):
 
 @settings(max_examples=80, deadline=None)
 @given(case=nodes())
-def test_ratings_stay_in_their_bounds_and_follow_gains(case):
+def test_sums_stay_in_their_bounds(case):
     g, h, penalty, left = case
     judge = make_judge(g, h, penalty, 20_000)
     sums = left @ judge.values
@@ -66,14 +67,6 @@ def test_ratings_stay_in_their_bounds_and_follow_gains(case):
     place = (sums[:, 1] << judge.size.shift) + judge.plus
     assert place.min() >= 0
     assert place.max() < 1 << PLACE_BITS
-    exact = np.stack([left @ g, left @ h], axis=1)
-    whole = np.broadcast_to([g.sum(), h.sum()], exact.shape)
-    gains = compute_gains(exact, whole, np.ones_like(exact), penalty)
-    ratings = judge.rate(sums)
-    best = int(ratings.argmax())
-    enough = len(g) >= 20 and gains.max() > 1e-3 * np.square(g).sum() / h.sum()
-    if ratings[best] and enough:
-        assert gains[best] > 0.6 * gains.max()
 
 
 def test_ratings_are_gains_but_for_a_few_percent():
@@ -198,8 +191,8 @@ def test_the_best_candidate_is_found_and_ties_go_to_the_lowest(seed):
     assert found["K"][:3] == (None, None, None)
 
 
-def test_what_crosses_is_uniform():
-    """Masked and dealt bytes of many runs look like coin flips; without masks they would not."""
+def share_of_ones():
+    """Of all bits that cross masked or dealt, and how many there are."""
     ones, size = 0, 0
     transcript = Transcript(keep_views=True)
     play_best(transcript=transcript)
@@ -208,9 +201,18 @@ def test_what_crosses_is_uniform():
             content = wire.decode(sight.body)[1].payload
             ones += int(np.unpackbits(content).sum())
             size += 8 * len(content)
+    return ones / size, size
+
+
+def test_what_crosses_is_uniform(monkeypatch):
+    """Bits that cross look like coin flips; without masks they do not."""
+    share, size = share_of_ones()
     assert size > 100_000
     # Seven deviations of a fair coin, and half a byte of padding for each message.
-    assert abs(ones / size - 0.5) < 7 * 0.5 / np.sqrt(size) + 0.003
+    assert abs(share - 0.5) < 7 * 0.5 / np.sqrt(size) + 0.003
+    monkeypatch.setattr(Session, "join", partial(Session.join, hide=False))
+    share, _ = share_of_ones()
+    assert share < 0.4
 
 
 # ---- the trees of plain -------------------------------------------------------------------------

@@ -302,8 +302,8 @@ def _read_bits(marks: Bits, size: Size) -> Bits:
     bits = (both[:, None, :] >> np.arange(TABLE_BITS)[:, None]) & 1
     flat = bits.reshape(2 * TABLE_BITS, -1).astype(np.float32)
     counts = flat @ marks.T.astype(np.float32)  # at most 256 ones: exact
-    odd = (counts.astype(np.int64) & 1).astype(np.uint8)
-    return np.asarray(odd.reshape(2, TABLE_BITS, -1))
+    odd: Bits = (counts.astype(np.int64) & 1).astype(np.uint8)
+    return odd.reshape(2, TABLE_BITS, -1)
 
 
 def _multiply(session: Session, shown: Words, strong: Mask, bits: Bits, width: int) -> Words:
