@@ -15,10 +15,11 @@ import numpy as np
 
 from vfsl.channel import Channel
 from vfsl.crypto import EncryptedArray, PrefixSums
+from vfsl.crypto.plain import read_plain
 from vfsl.crypto.words import Words
 from vfsl.errors import ProtocolError
 from vfsl.estimators.exchange import load_array, unbundle
-from vfsl.estimators.trees.splits import Rule
+from vfsl.estimators.trees.splits import Rule, row_bound
 from vfsl.estimators.trees.tree import Cut, Node, Partition, Sum, keep_live, note_sums
 from vfsl.values import Array, Ciphertext, Integers, Masked
 
@@ -56,7 +57,7 @@ class CandidateSums(ABC):
         """Which candidates of each node are shown, in this order, by the rows in its bins."""
         holder, growth = self._holder, self._holder.growth
         shown = holder.candidates.allowed(counts, growth.least_rows)
-        if min(growth.columns_by_tree, growth.columns_by_node) < 1:
+        if growth.samples_columns:
             tree = self._first_tree
             shown &= np.stack([holder.may_use(tree + node.tree, node.number) for node in wanted])
         shown = np.take_along_axis(shown, order, axis=1)
@@ -92,10 +93,11 @@ class EncryptedSums(CandidateSums):
         order = random.reshape(len(wanted), -1).argsort(axis=1)
         shown = self._note_offered(channel, wanted, counts, order)
         hidden = self._hide(wanted, order, shown)
-        masks = {"masks": [mask for _, mask in hidden], "shown": shown.sum(axis=1)}
-        channel.send(holder.roles.label_holder, "masks", Masked(masks))
+        # The request first: the key holder opens it while the masks are on their way.
         requests = Ciphertext([request for request, _ in hidden])
         channel.send(holder.growth.secret_holder(holder.roles), "histograms", requests)
+        masks = {"masks": [mask for _, mask in hidden], "shown": shown.sum(axis=1)}
+        channel.send(holder.roles.label_holder, "masks", Masked(masks))
 
     def _receive(self, channel: Channel, lengths: list[int]) -> list[EncryptedArray]:
         """Encrypted (g, h), in arrays of these lengths."""
@@ -171,33 +173,42 @@ class SumsByNode(EncryptedSums):
 
 
 class SumsByLevel(EncryptedSums):
-    """Sums of all nodes of a level in one array: the fewest steps where adding is cheap."""
+    """Sums of all nodes of a level in one array, under a scheme that hides nothing."""
+
+    def __init__(self, holder: FeatureHolder, partition: Partition, first_tree: int) -> None:
+        super().__init__(holder, partition, first_tree)
+        self._sums: dict[Node, Integers] = {}  # and counts, as Histograms adds them up
+        self._folded: Integers = np.zeros((0, 0), dtype=np.int64)
 
     def _lengths(self, sums: list[Sum]) -> list[int] | None:
         return None if self._gradients else [len(self._holder.codes) * len(sums)]
 
     def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers:
-        holder, width = self._holder, self._holder.bins.width
-        rows = [self._partition.rows(node) for node in wanted]
-        trees = np.repeat([node.tree for node in wanted], [len(each) for each in rows])
-        gradients = self._gradients[0].take(trees * len(holder.codes) + np.concatenate(rows))
-        grouping = holder.histograms.grouping(rows)
-        self._level = gradients.sum_by_many(grouping, grouping.n, stretch=width)
-        return grouping.counts.reshape(-1, len(wanted), width).swapaxes(0, 1)
+        holder = self._holder
+        if sums and sums[0].parent is None:
+            self._folded = read_plain(self._gradients[0]).reshape(len(sums), -1)
+        rows = [self._partition.rows(one.node) for one in sums]
+        found = holder.histograms.add_up(rows, [self._folded[one.node.tree] for one in sums])
+        for one, summed in zip(sums, found, strict=True):
+            note_sums(self._sums, one, summed)
+        self._level = np.stack([self._sums[node] for node in wanted])
+        return self._level[:, 1]
 
     def _hide(self, wanted: list[Node], order: Array, shown: Array) -> list[tuple[Any, Any]]:
-        each, width = self._holder.candidates, self._holder.bins.width
-        # Columns of all nodes lie side by side: column by column, in it node by node.
-        shift = each.column * (len(wanted) - 1) * width
-        shift = shift[order] + (np.arange(len(wanted)) * width)[:, None]
-        extra = each.extra[order]
-        sums = PrefixSums(
-            (each.start[order] + shift).ravel(),
-            (each.stop[order] + shift).ravel(),
-            np.where(extra >= 0, extra + shift, -1).ravel(),
+        holder = self._holder
+        left = holder.candidates.sum_left(self._level[:, 0].reshape(len(wanted), -1))
+        ordered = np.take_along_axis(left, order, axis=1).ravel()
+        bound = row_bound(len(holder.codes)) * len(holder.codes)
+        each = np.arange(len(ordered))
+        single = PrefixSums(each, each + 1, np.full(len(each), -1))
+        request, mask = holder.public_key.encrypt(ordered, use="any", bound=bound).mask(
+            single, shown.ravel()
         )
-        request, mask = self._level.mask(sums, shown.ravel())
         return [(request.payload, mask.to_wire().payload)]
+
+    def forget(self, cuts: list[Cut]) -> None:
+        super().forget(cuts)
+        self._sums = keep_live(self._sums, self._partition, cuts)
 
 
 # ---- in shares -----------------------------------------------------------------------------------

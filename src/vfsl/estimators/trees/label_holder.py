@@ -13,10 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from vfsl.channel import Channel, expect_array
+from vfsl.crypto.fixed import fold, unfold
 from vfsl.estimators.trees.binning import Bins, Histograms
 from vfsl.estimators.trees.offers import Offer, Offers
 from vfsl.estimators.trees.protocol import NO_MORE, Growth, count_sides
 from vfsl.estimators.trees.splits import (
+    FOLD_BITS,
     Candidates,
     Penalty,
     compute_gains,
@@ -103,9 +105,7 @@ class _GrowingTrees:
         self._open: dict[Node, _Best] = {}
         self._sums: dict[Node, Integers] = {}
         self._sides: dict[Node, Array] = {}
-        # (g, h) and a one for each row: counts come with the sums.
-        one = np.ones((rows, 1), dtype=np.int64)
-        self._counted = [np.hstack([goal.values, one]) for goal in goals]
+        self._folded = [fold(goal.values, FOLD_BITS) for goal in goals]
 
     def split_all(self) -> None:
         """Level by level, until no node is worth splitting."""
@@ -117,9 +117,10 @@ class _GrowingTrees:
             here = self._channel.within(f"level {level}")
             self._offers.announce(here, len(wanted), len(sums))
             if wanted:
-                others = self._offers.collect(here, level, sums, wanted)
+                self._offers.ask(here, level, sums)
                 self._sum_own(sums)
-                self._judge(wanted, [self._own_offers(wanted), *others])
+                own = self._own_offers(wanted)
+                self._judge(wanted, [own, *self._offers.collect(here, level, sums, wanted)])
             cuts = self._split(here, self._choose_nodes())
             wanted = self._find_next(cuts)
             sums = plan_sums(self._partition, cuts, frozenset(wanted))
@@ -146,34 +147,38 @@ class _GrowingTrees:
         return {at for at, count in enumerate(leaves) if count >= most}
 
     def leaf_of_row(self) -> Array:
-        leaf = np.zeros((len(self._holder.codes), len(self.trees)), dtype=np.int32)
+        leaf = np.zeros((len(self.trees), len(self._holder.codes)), dtype=np.int32)
         for node, rows in self._partition.leaves().items():
-            leaf[rows, node.tree] = node.number
-        return leaf
+            leaf[node.tree][rows] = node.number
+        return leaf.T
 
     # ---- sums -----------------------------------------------------------------------------------
 
     def _sum_own(self, sums: list[Sum]) -> None:
         """Histograms of one's own columns: of the smaller child, and of the other by difference."""
         rows = [self._partition.rows(one.node) for one in sums]
-        three = self._holder.histograms.sums(rows, [self._counted[one.node.tree] for one in sums])
-        for one, summed in zip(sums, three, strict=True):
+        folded = [self._folded[one.node.tree] for one in sums]
+        found = self._holder.histograms.add_up(rows, folded)
+        for one, summed in zip(sums, found, strict=True):
             note_sums(self._sums, one, summed)
 
     def _own_offers(self, wanted: list[Node]) -> list[Offer]:
         """Own candidates of each node: the sums on their left, and which candidates they are."""
         holder, each = self._holder, self._holder.candidates
-        sums = np.stack([self._sums[node] for node in wanted])
-        allowed = each.allowed(sums[:, :, :, 2], self._growth.least_rows)
-        left = each.sum_left(sums[:, :, :, :2].reshape(len(wanted), -1, 2))
-        offers = []
-        for at, node in enumerate(wanted):
-            use = self._growth.choose_columns(
-                holder.seed, holder.columns_in_all, self._first_tree + node.tree, node.number
-            )
-            places = np.flatnonzero(allowed[at] & use[each.column])
-            offers.append((left[at, places], places))
-        return offers
+        sums = np.stack([self._sums[node] for node in wanted])  # folded (g, h), and counts
+        flat = sums.reshape(2 * len(wanted), -1)
+        left = each.sum_left(flat).reshape(len(wanted), 2, -1)
+        allowed = each.allowed(sums[:, 1], self._growth.least_rows, left[:, 1])
+        if self._growth.samples_columns:
+            for at, node in enumerate(wanted):
+                use = self._growth.choose_columns(
+                    holder.seed, holder.columns_in_all, self._first_tree + node.tree, node.number
+                )
+                allowed[at] &= use[each.column]
+        ends = np.cumsum(allowed.sum(axis=1))[:-1]
+        shown = np.split(unfold(left[:, 0][allowed], 2, FOLD_BITS), ends)
+        places = np.split(np.nonzero(allowed)[1], ends)
+        return list(zip(shown, places, strict=True))
 
     # ---- splits ---------------------------------------------------------------------------------
 
@@ -219,8 +224,8 @@ class _GrowingTrees:
         for node in nodes:
             cut = self._partition.split(node, self._sides[node])
             small, large = self._partition.smaller_first(cut)
-            values = self._goals[node.tree].values
-            self._totals[small] = values[self._partition.rows(small)].sum(axis=0)
+            folded = self._folded[node.tree].take(self._partition.rows(small)).sum()
+            self._totals[small] = unfold(folded, 2, FOLD_BITS)
             self._totals[large] = self._totals[node] - self._totals[small]
             self._depth[cut.left] = self._depth[cut.right] = self._depth[node] + 1
             self._note(cut, self._open[node])

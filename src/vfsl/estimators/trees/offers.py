@@ -47,10 +47,14 @@ class Offers(ABC):
         """Tell the key holder how many nodes are looked at next, or that there are no more."""
 
     @abstractmethod
+    def ask(self, channel: Channel, level: int, sums: list[Sum]) -> None:
+        """Send what feature holders need to sum; they work while the label holder does."""
+
+    @abstractmethod
     def collect(
         self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
     ) -> list[list[Offer]]:
-        """Every feature holder's candidates of the wanted nodes."""
+        """Every feature holder's candidates of the wanted nodes, after :meth:`ask`."""
 
     @abstractmethod
     def forget(self, cuts: list[Cut]) -> None:
@@ -91,7 +95,6 @@ class EncryptedOffers(Offers):
     def collect(
         self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
     ) -> list[list[Offer]]:
-        self._send_gradients(channel, sums, level)
         return [
             self._read_offers_of(party, channel, wanted)
             if party in self._asked
@@ -102,7 +105,7 @@ class EncryptedOffers(Offers):
     def forget(self, cuts: list[Cut]) -> None:
         pass
 
-    def _send_gradients(self, channel: Channel, sums: list[Sum], level: int) -> None:
+    def ask(self, channel: Channel, level: int, sums: list[Sum]) -> None:
         packing = self._growth.packing
         if not self._roles.feature_holders or (level and packing != "node"):
             return
@@ -122,7 +125,6 @@ class EncryptedOffers(Offers):
 
     def _read_offers_of(self, party: str, channel: Channel, wanted: list[Node]) -> list[Offer]:
         declared = self._growth.requests(len(wanted), *self._asked[party])
-        masks, shown = _read_masks(channel.receive(party, "masks"), party, declared, len(wanted))
         if self._secret is None:
             opener = self._roles.key_holder
             opened = channel.within(party).receive(opener, "opened")
@@ -134,6 +136,7 @@ class EncryptedOffers(Offers):
                 self._secret.open(Ciphertext(one), shape).payload
                 for one, shape in zip(requests, declared, strict=True)
             ]
+        masks, shown = _read_masks(channel.receive(party, "masks"), party, declared, len(wanted))
         folded = np.concatenate(
             [
                 self._key.load_mask(Masked(mask)).remove(Masked(answer))
@@ -190,6 +193,9 @@ class SharedOffers(Offers):
         channel.send(self._roles.key_holder, "nodes", nodes)
         if nodes > 0:
             channel.send(self._roles.key_holder, "sums", sums)
+
+    def ask(self, channel: Channel, level: int, sums: list[Sum]) -> None:
+        pass  # its own words of the sums are half of the work
 
     def collect(
         self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]

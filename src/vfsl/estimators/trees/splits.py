@@ -75,13 +75,15 @@ class Candidates:
     def _gaps(self) -> Array:
         return np.array([column.size for column in self.bins.columns], dtype=np.int64)
 
-    def allowed(self, counts: Array, least: int = LEAST_ROWS) -> Array:
+    def allowed(self, counts: Array, least: int = LEAST_ROWS, left: Array | None = None) -> Array:
         """Which candidates may be offered in nodes with these counts of rows.
 
         Parameters
         ----------
         counts : integer array of shape (nodes, columns, width)
         least : int
+        left : integer array of shape (nodes, candidates), optional
+            Rows that each candidate sends to the left, if they are known already.
 
         Returns
         -------
@@ -91,7 +93,8 @@ class Candidates:
         if not len(self):
             return np.zeros((nodes, 0), dtype=bool)
         column, place = self.column, self.column * width + self.code
-        left = self.sum_left(counts.reshape(nodes, -1))
+        if left is None:
+            left = self.sum_left(counts.reshape(nodes, -1))
         total = counts[:, 0].sum(axis=1)[:, None]  # every column has all rows of a node
         enough = (left >= least) & (total - left >= least)
         # All known cells together end at no inner boundary.
@@ -125,7 +128,7 @@ class Candidates:
 def find_sides(bins: Bins, rule: Rule, codes: Array, rows: Array) -> Array:
     """Which of these rows a split sends to the left; ``codes`` are of all rows and columns."""
     column, code, missing = rule
-    cells = codes[rows, column]
+    cells = codes[:, column].take(rows)
     if not bins.columns[column].ordered:
         return np.asarray(cells == code)
     left = cells <= code  # the code of missing cells is larger than any other
