@@ -21,6 +21,7 @@ from vfsl.data.codes import as_floats
 from vfsl.values import Array, Integers
 
 MOST_BINS = 255
+_ALONE = 4096  # nodes of that many rows are summed one by one: their places need no shift
 
 
 @dataclass(frozen=True)
@@ -211,8 +212,15 @@ class Histograms:
                 )
             summed[:, 1] = self._all_counts
             return summed
+        if len(rows) > 1 and sum(map(len, rows)) >= _ALONE * len(rows):
+            for at, each in enumerate(rows):
+                summed[at] = self.add_up([each], [values[at]])[0]
+            return summed
         places, size = self._at(rows), math.prod(shape)
-        chosen = np.concatenate([each.take(at) for each, at in zip(values, rows, strict=True)])
+        if all(each is values[0] for each in values):
+            chosen = values[0].take(np.concatenate(rows))
+        else:
+            chosen = np.concatenate([each.take(at) for each, at in zip(values, rows, strict=True)])
         summed[:, 0] = sum_by_place(places, chosen, size).reshape(shape)
         summed[:, 1] = _count(places, size).reshape(shape)
         return summed
@@ -229,8 +237,8 @@ class Histograms:
         """The place of each cell of each node's rows, nodes one after the other."""
         size = math.prod(self.shape)
         # Much faster than an index in brackets.
-        found = [self._places.take(each, axis=0) for each in rows]
-        places = _widen(np.concatenate(found), len(rows) * size)
+        places = self._places.take(np.concatenate(rows), axis=0)
+        places = _widen(places, len(rows) * size)
         if len(rows) > 1:
             starts = np.arange(len(rows), dtype=places.dtype) * size
             places += np.repeat(starts, [len(each) for each in rows])[:, None]

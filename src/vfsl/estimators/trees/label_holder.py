@@ -101,11 +101,13 @@ class _GrowingTrees:
         self._partition = Partition(rows, len(goals))
         self._offers = holder.offers(goals, self._partition)
         self._depth = {Node(tree, 0): 0 for tree in range(len(goals))}
-        self._totals = {Node(at, 0): goal.values.sum(axis=0) for at, goal in enumerate(goals)}
         self._open: dict[Node, _Best] = {}
         self._sums: dict[Node, Integers] = {}
         self._sides: dict[Node, Array] = {}
         self._folded = [fold(goal.values, FOLD_BITS) for goal in goals]
+        self._totals = {
+            Node(at, 0): unfold(each.sum(), 2, FOLD_BITS) for at, each in enumerate(self._folded)
+        }
 
     def split_all(self) -> None:
         """Level by level, until no node is worth splitting."""

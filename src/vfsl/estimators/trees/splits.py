@@ -148,10 +148,12 @@ def merge_bins(counts: Array, gaps: Array, least: int) -> Array:
     known = np.moveaxis(counts, 2, 0) * (np.arange(width)[:, None] < gaps)[:, None, :]
     passed = np.cumsum(known, axis=0)
     ends = (passed[-1] - passed >= least) & (np.arange(width)[:, None] < gaps)[:, None, :]
+    if not ((known > 0) & (known < least)).any():  # no bin needs a neighbour
+        return np.moveaxis(ends & (known > 0), 0, 2)
     since = np.full(counts.shape[:2], least)  # how many rows must have passed to end here
-    for here, end in zip(passed, ends, strict=True):
+    for here, then, end in zip(passed, passed + least, ends, strict=True):
         end &= here >= since
-        np.copyto(since, here + least, where=end)
+        np.copyto(since, then, where=end)
     return np.moveaxis(ends, 0, 2)
 
 
