@@ -22,6 +22,7 @@ from tests.estimators.trees.tree_cases import (
     train_with,
 )
 from vfsl.channel import Transcript, run_together, wire
+from vfsl.crypto.fixed import fold, unfold
 from vfsl.crypto.shares import Session
 from vfsl.errors import ProtocolError
 from vfsl.estimators import LGB, XGB, RandomForest, Roles
@@ -38,7 +39,7 @@ from vfsl.estimators.trees.judging import (
 )
 from vfsl.estimators.trees.shared_best import PairBest
 from vfsl.estimators.trees.shared_sums import join_pairs
-from vfsl.estimators.trees.splits import Candidates, Penalty, compute_gains
+from vfsl.estimators.trees.splits import FOLD_BITS, Candidates, Penalty, compute_gains
 
 # ---- judging in small integers ------------------------------------------------------------------
 
@@ -166,9 +167,9 @@ def play_best(seed=0, transcript=None):
     play = partial(find_best, made=made, judges=judges, values=values, use=use)
     found = run_together(dict.fromkeys("BCK", play), transcript=transcript or Transcript())
     sums = Histograms(cut.transform(made["B"]), cut.width).sums(
-        [np.arange(ROWS)] * NODES, [judge.values for judge in judges]
+        [np.arange(ROWS)] * NODES, [fold(judge.values, FOLD_BITS) for judge in judges]
     )
-    left = candidates.sum_left(sums.reshape(NODES, -1, 2))
+    left = unfold(candidates.sum_left(sums.reshape(NODES, -1)), 2, FOLD_BITS)
     ratings = [
         np.where(can, judge.rate(one), 0) for judge, one, can in zip(judges, left, use, strict=True)
     ]

@@ -214,17 +214,16 @@ def test_packing_changes_no_tree(roles, candidates):
     made, target = tables(rows=80)
     parts = parts_of(made, classes(target))
     small = {"n_estimators": 1, "max_depth": 2, "max_bins": 5, "candidates": candidates}
-    ways = ("tree", "node", "level")
-    tree, node, level = (train(XGB(**small, packing=how), parts, roles) for how in ways)
+    ways = ("tree", "node", "auto")
+    tree, node, auto = (train(XGB(**small, packing=how), parts, roles) for how in ways)
     for party in ("B", "C"):
-        assert tree[party].state == node[party].state == level[party].state
+        assert tree[party].state == node[party].state == auto[party].state
 
 
-@pytest.mark.parametrize("how", ["tree", "level"])
-def test_bfv_packs_by_node_only(how):
+def test_bfv_packs_by_node_only():
     made, target = tables(rows=80)
     with pytest.raises(VfslError, match="must be 'node' or 'auto' under 'bfv'"):
-        train(XGB(n_estimators=1, packing=how), parts_of(made, classes(target)), BFV)
+        train(XGB(n_estimators=1, packing="tree"), parts_of(made, classes(target)), BFV)
 
 
 @pytest.mark.parametrize("roles", [PLAIN, PAILLIER], ids=lambda roles: roles.scheme)

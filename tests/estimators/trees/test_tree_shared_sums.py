@@ -62,8 +62,9 @@ def test_runs_add_up_to_the_sums_of_candidates(seed, bins, categories, missing):
     cut = Bins.fit(made["B"], bins, categories)
     codes, candidates = cut.transform(made["B"]), Candidates.of(cut)
     values = np.random.default_rng(seed).integers(-1000, 1000, size=(60, 2))
-    (sums,) = Histograms(codes, cut.width).sums([np.arange(60)], [values])
-    expected = candidates.sum_left(sums.reshape(1, -1, 2))
+    cells = Histograms(codes, cut.width)
+    sums = [cells.add_up([np.arange(60)], [each])[0, 0].reshape(1, -1) for each in values.T]
+    expected = np.stack([candidates.sum_left(each) for each in sums], axis=-1)
     runs = Runs.of(candidates)
     words = (runs.find(codes).T @ values)[None].view(np.uint64)
     assert (add_runs(words, runs.parts).view(np.int64) == expected).all()
@@ -116,7 +117,12 @@ def play_sums(seed=0, seen=None, transcript=None):
     found = run_together(dict.fromkeys("BCK", play), transcript=transcript or Transcript())
     cut = Bins.fit(made["B"], 6, "one-vs-rest")
     by_node = values.reshape(ROWS, NODES, 2).swapaxes(0, 1)
-    sums = Histograms(cut.transform(made["B"]), cut.width).sums([np.arange(ROWS)] * NODES, by_node)
+    histograms, everyone = (
+        Histograms(cut.transform(made["B"]), cut.width),
+        [np.arange(ROWS)] * NODES,
+    )
+    each = [histograms.add_up(everyone, by_node[:, :, place])[:, 0] for place in range(2)]
+    sums = np.stack(each, axis=-1)
     return found, Candidates.of(cut).sum_left(sums.reshape(NODES, -1, 2))
 
 

@@ -15,13 +15,13 @@ from vfsl.crypto.words import Words
 from vfsl.errors import ProtocolError
 from vfsl.estimators.exchange import receive_count
 from vfsl.estimators.trees.judging import Judge
-from vfsl.estimators.trees.offers import News, Offer, Offers, spread_values
+from vfsl.estimators.trees.offers import News, Offer, Offers, Values, spread_values
 from vfsl.estimators.trees.protocol import MOST_NODES, MOST_TREES, NO_MORE
 from vfsl.estimators.trees.shared_best import PairBest, keep_columns
 from vfsl.estimators.trees.shared_sums import join_pairs
 from vfsl.estimators.trees.tree import Cut, Node, Partition, Sum
 from vfsl.parts import Roles
-from vfsl.values import Array, Integers
+from vfsl.values import Array
 
 # Of one node: how good a party's best split is, and by which handles it knows those that are.
 Rated = tuple[int, Array]
@@ -42,13 +42,15 @@ class HiddenOffers(Offers):
         if self._pairs:
             channel.send(self._roles.key_holder, "nodes", nodes)
 
+    def ask_sums(self, channel: Channel, level: int, sums: list[Sum], values: Values) -> None:
+        pass  # nothing is sent before both sides work
+
     def collect(
         self,
         channel: Channel,
-        level: int,
         sums: list[Sum],
         wanted: list[Node],
-        values: Sequence[Sequence[Integers]],
+        values: Values,
     ) -> list[list[Offer]]:
         raise ProtocolError("No sums of candidates are shown where only the best one is.")
 
@@ -56,23 +58,23 @@ class HiddenOffers(Offers):
         self,
         channel: Channel,
         wanted: list[Node],
-        judges: Sequence[Sequence[Judge]],
-        values: Sequence[Sequence[Integers]],
+        judges: Sequence[Mapping[Node, Judge]],
         columns: Sequence[Array],
         offset: int,
     ) -> list[list[Rated]]:
         """How good every feature holder's best candidate of each node is.
 
-        ``judges`` and ``values`` are for each of them. ``columns`` are those that a node may use, of
-        all parties; the first feature holder's begin at ``offset``.
+        ``judges`` are for each of them, by node. ``columns`` are those that a node may use, of all
+        parties; the first feature holder's begin at ``offset``.
         """
-        found = []
+        rows, found = {node: self._partition.rows(node) for node in wanted}, []
         for place, (party, pair) in enumerate(self._pairs.items()):
             layout = pair.layout
             if layout is None:
                 found.append([(0, _THE_BEST)] * len(wanted))
                 continue
-            mine = judges[place]
+            mine = [judges[place][node] for node in wanted]
+            values = {node: one.values for node, one in judges[place].items()}.__getitem__
             sizes = np.array([[one.size.edge, one.size.shift] for one in mine], dtype=np.int64)
             shifts = np.array([[-one.less, one.plus] for one in mine], dtype=np.int64)
             channel.send(party, "size classes", sizes)
@@ -80,7 +82,7 @@ class HiddenOffers(Offers):
                 len(wanted),
                 [one.size for one in mine],
                 keep_columns(layout, columns, offset),
-                partial(spread_values, self._partition, wanted, values[place]),
+                partial(spread_values, pair.rows, rows, values),
                 shifts,
             )
             opened = pair.show_rating(rating)
@@ -91,7 +93,7 @@ class HiddenOffers(Offers):
             offset += pair.columns
         return found
 
-    def ask(
+    def ask_sides(
         self, channel: Channel, place: int, nodes: list[Node], handles: list[Array]
     ) -> dict[Node, Array]:
         party = self._roles.feature_holders[place - 1]

@@ -6,19 +6,21 @@ only; its own columns it sums in the clear. Without any feature holder this is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from vfsl.channel import Channel
+from vfsl.crypto.fixed import fold, unfold
 from vfsl.estimators.trees.binning import Bins, Histograms
 from vfsl.estimators.trees.hidden_offers import HiddenOffers, Rated
 from vfsl.estimators.trees.judging import Judge, find_best_ratings, make_judge
 from vfsl.estimators.trees.offers import News, Offer, Offers
 from vfsl.estimators.trees.protocol import NO_MORE, Growth
 from vfsl.estimators.trees.splits import (
+    FOLD_BITS,
     Candidates,
     Penalty,
     compute_gains,
@@ -99,23 +101,15 @@ class _GrowingTrees:
         self._partition = Partition(rows, len(goals))
         self._offers = holder.offers(self._partition)
         self._depth = {Node(tree, 0): 0 for tree in range(len(goals))}
-        self._totals = {Node(at, 0): goal.values.sum(axis=0) for at, goal in enumerate(goals)}
-        for node, total in self._totals.items():
-            self.trees[node.tree].cover = [int(total[1])]
-        # What each feature holder sums, by tree.
-        whole = [goal.values for goal in goals]
-        self._summed = [whole] * len(self._others)
-        if self._growth.block_dropout > 0:
-            self._summed = [
-                [goal.values_for(place, np.arange(rows)) for goal in goals]
-                for place in range(1, 1 + len(self._others))
-            ]
         self._open: dict[Node, _Best] = {}
         self._sums: dict[Node, Integers] = {}
         self._sides: dict[Node, Array] = {}
-        # (g, h) and a one for each row: counts come with the sums.
-        one = np.ones((rows, 1), dtype=np.int64)
-        self._counted = [np.hstack([goal.values, one]) for goal in goals]
+        self._folded = [fold(goal.values, FOLD_BITS) for goal in goals]
+        self._totals = {
+            Node(at, 0): unfold(each.sum(), 2, FOLD_BITS) for at, each in enumerate(self._folded)
+        }
+        for node, total in self._totals.items():
+            self.trees[node.tree].cover = [int(total[1])]
 
     def split_all(self) -> None:
         """Level by level, until no node is worth splitting."""
@@ -129,9 +123,7 @@ class _GrowingTrees:
             if wanted and self._growth.best:
                 self._look_for_best(here, level, sums, wanted)
             elif wanted:
-                others = self._offers.collect(here, level, sums, wanted, self._summed)
-                self._sum_own(sums)
-                self._judge(wanted, [self._own_offers(wanted), *others])
+                self._look_at_sums(here, level, sums, wanted)
             cuts, dropped = self._split(here, self._choose_nodes())
             wanted = self._find_next(cuts)
             sums = plan_sums(self._partition, cuts, wanted, alone=self._growth.best)
@@ -161,33 +153,48 @@ class _GrowingTrees:
         return {at for at, count in enumerate(leaves) if count >= most}
 
     def leaf_of_row(self) -> Array:
-        leaf = np.zeros((len(self._holder.codes), len(self.trees)), dtype=np.int32)
+        leaf = np.zeros((len(self.trees), len(self._holder.codes)), dtype=np.int32)
         for node, rows in self._partition.leaves().items():
-            leaf[rows, node.tree] = node.number
-        return leaf
+            leaf[node.tree][rows] = node.number
+        return leaf.T
 
-    # ---- sums -----------------------------------------------------------------------------------
+    # ---- candidates by their sums ---------------------------------------------------------------
+
+    def _look_at_sums(
+        self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
+    ) -> None:
+        """The best split of each wanted node, of all that are shown."""
+        self._offers.ask_sums(channel, level, sums, self._values_for)
+        self._sum_own(sums)
+        own = self._own_offers(wanted)
+        others = self._offers.collect(channel, sums, wanted, self._values_for)
+        self._judge(wanted, [own, *others])
+
+    def _values_for(self, place: int, node: Node) -> Integers:
+        """(g, h) of a node's rows where this party's columns are summed."""
+        return self._goals[node.tree].values_for(place, self._partition.rows(node))
 
     def _sum_own(self, sums: list[Sum]) -> None:
         """Histograms of one's own columns: of the smaller child, and of the other by difference."""
         rows = [self._partition.rows(one.node) for one in sums]
-        three = self._holder.histograms.sums(rows, [self._counted[one.node.tree] for one in sums])
-        for one, summed in zip(sums, three, strict=True):
+        folded = [self._folded[one.node.tree].take(at) for one, at in zip(sums, rows, strict=True)]
+        found = self._holder.histograms.add_up(rows, folded)
+        for one, summed in zip(sums, found, strict=True):
             note_sums(self._sums, one, summed)
 
     def _own_offers(self, wanted: list[Node]) -> list[Offer]:
         """Own candidates of each node: the sums on their left, and which candidates they are."""
         each = self._holder.candidates
-        sums = np.stack([self._sums[node] for node in wanted])
-        allowed = each.allowed(sums[:, :, :, 2], self._growth.least_rows)
-        left = each.sum_left(sums[:, :, :, :2].reshape(len(wanted), -1, 2))
-        offers = []
-        for at, node in enumerate(wanted):
-            places = np.flatnonzero(allowed[at] & self._usable(node)[each.column])
-            offers.append((left[at, places], places))
-        return offers
-
-    # ---- splits ---------------------------------------------------------------------------------
+        sums = np.stack([self._sums[node] for node in wanted])  # folded (g, h), and counts
+        flat = sums.reshape(2 * len(wanted), -1)
+        left = each.sum_left(flat).reshape(len(wanted), 2, -1)
+        allowed = each.allowed(sums[:, 1], self._growth.least_rows, left[:, 1])
+        if self._growth.samples_columns:
+            allowed &= np.stack([self._usable(node) for node in wanted])[:, each.column]
+        ends = np.cumsum(allowed.sum(axis=1))[:-1]
+        shown = np.split(unfold(left[:, 0][allowed], 2, FOLD_BITS), ends)
+        places = np.split(np.nonzero(allowed)[1], ends)
+        return list(zip(shown, places, strict=True))
 
     def _judge(self, wanted: list[Node], offers: Sequence[Sequence[Offer]]) -> None:
         """The best split of each wanted node; between parties the first in order wins a tie."""
@@ -221,60 +228,54 @@ class _GrowingTrees:
             totals[1:] -= goal.absent[rows].T.astype(np.int64) @ goal.values[rows]
         return totals
 
+    # ---- the best candidates --------------------------------------------------------------------
+
     def _look_for_best(
         self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
     ) -> None:
         """The best split of each wanted node, judged in small integers."""
-        judged = [self._make_judges(wanted, OWN)] * (1 + len(self._others))
+        judges = [self._make_judges(wanted, OWN)] * (1 + len(self._others))
         if self._growth.block_dropout > 0:
-            judged[1:] = [self._make_judges(wanted, at) for at in range(1, len(judged))]
-        judges, values = [one for one, _ in judged], [one for _, one in judged]
-        columns = [self._usable(node) for node in wanted]
+            judges[1:] = [self._make_judges(wanted, at) for at in range(1, len(judges))]
         if isinstance(self._offers, HiddenOffers):
-            offset = self._holder.codes.shape[1]
-            others = self._offers.rate(channel, wanted, judges[1:], values[1:], columns, offset)
+            columns, offset = [self._usable(node) for node in wanted], self._holder.codes.shape[1]
+            others = self._offers.rate(channel, wanted, judges[1:], columns, offset)
+            rated = [self._rate_own(wanted, judges[OWN]), *others]
         else:
-            shown = self._offers.collect(channel, level, sums, wanted, values[1:])
-            others = [
-                [_rate(judge, offer) for judge, offer in zip(each, offers, strict=True)]
-                for each, offers in zip(judges[1:], shown, strict=True)
-            ]
-        rated = [self._rate_own(wanted, judges[OWN], values[OWN], columns), *others]
+
+            def values(place: int, node: Node) -> Integers:
+                return judges[place][node].values
+
+            self._offers.ask_sums(channel, level, sums, values)
+            rated = [self._rate_own(wanted, judges[OWN])]
+            shown = self._offers.collect(channel, sums, wanted, values)
+            rated += [_rate(wanted, *each) for each in zip(judges[1:], shown, strict=True)]
         for at, node in enumerate(wanted):
             # Between parties the first in order wins a tie.
-            gains = [judges[place][at].gain(each[at][0]) for place, each in enumerate(rated)]
+            gains = [judges[place][node].gain(each[at][0]) for place, each in enumerate(rated)]
             party = int(np.argmax(gains))
             if gains[party] > max(self._holder.penalty.least_gain, _TINY):
                 self._open[node] = _Best(gains[party], party, rated[party][at][1])
 
-    def _make_judges(self, wanted: list[Node], place: int) -> tuple[list[Judge], list[Integers]]:
-        """How a party's splits of each node are judged, and what is summed for that, by tree."""
-        rows = len(self._holder.codes)
-        values = [np.zeros((rows, 2), dtype=np.int64) for _ in self._goals]
-        judges = []
+    def _make_judges(self, wanted: list[Node], place: int) -> dict[Node, Judge]:
+        """How a party's splits of each node are judged."""
+        rows, judges = len(self._holder.codes), {}
         for node in wanted:
-            here, goal = self._partition.rows(node), self._goals[node.tree]
-            g, h = (goal.values_for(place, here) / goal.scale).T
-            judges.append(make_judge(g, h, self._holder.penalty, rows))
-            values[node.tree][here] = judges[-1].values
-        return judges, values
+            g, h = (self._values_for(place, node) / self._goals[node.tree].scale).T
+            judges[node] = make_judge(g, h, self._holder.penalty, rows)
+        return judges
 
-    def _rate_own(
-        self,
-        wanted: list[Node],
-        judges: list[Judge],
-        values: list[Integers],
-        columns: list[Array],
-    ) -> list[Rated]:
-        holder, each = self._holder, self._holder.candidates
+    def _rate_own(self, wanted: list[Node], judges: Mapping[Node, Judge]) -> list[Rated]:
+        each = self._holder.candidates
         rows = [self._partition.rows(node) for node in wanted]
-        sums = holder.histograms.sums(rows, [values[node.tree] for node in wanted])
-        left = each.sum_left(sums.reshape(len(wanted), -1, 2))
-        rated = []
-        for at, judge in enumerate(judges):
-            places = np.flatnonzero(columns[at][each.column])
-            rated.append(_rate(judge, (left[at, places], places)))
-        return rated
+        folded = [fold(judges[node].values, FOLD_BITS) for node in wanted]
+        sums = self._holder.histograms.sums(rows, folded)
+        left = unfold(each.sum_left(sums.reshape(len(wanted), -1)), 2, FOLD_BITS)
+        places = [np.arange(len(each))] * len(wanted)
+        if self._growth.samples_columns:
+            places = [np.flatnonzero(self._usable(node)[each.column]) for node in wanted]
+        offers = [(left[at, chosen], chosen) for at, chosen in enumerate(places)]
+        return _rate(wanted, judges, offers)
 
     def _usable(self, node: Node) -> Array:
         """Which columns of all parties a node may use."""
@@ -282,6 +283,8 @@ class _GrowingTrees:
         return self._growth.choose_columns(
             holder.seed, holder.columns_in_all, self._first_tree + node.tree, node.number
         )
+
+    # ---- splits ---------------------------------------------------------------------------------
 
     def _choose_nodes(self) -> list[Node]:
         """All open nodes with a gain, or of each tree the one with the largest."""
@@ -304,7 +307,7 @@ class _GrowingTrees:
         for place in range(1, len(self._others) + 1):
             asked = [node for node in nodes if self._whose(node) == place]
             handles = [self._open[node].handles for node in asked]
-            self._sides |= self._offers.ask(channel, place, asked, handles)
+            self._sides |= self._offers.ask_sides(channel, place, asked, handles)
         for node in nodes:
             self._lead_absent(node)
         least = self._growth.least_rows
@@ -314,8 +317,8 @@ class _GrowingTrees:
     def _cut(self, node: Node) -> Cut:
         cut = self._partition.split(node, self._sides[node])
         small, large = self._partition.smaller_first(cut)
-        values = self._goals[node.tree].values
-        self._totals[small] = values[self._partition.rows(small)].sum(axis=0)
+        folded = self._folded[node.tree].take(self._partition.rows(small)).sum()
+        self._totals[small] = unfold(folded, 2, FOLD_BITS)
         self._totals[large] = self._totals[node] - self._totals[small]
         self._depth[cut.left] = self._depth[cut.right] = self._depth[node] + 1
         self._note(cut, self._open[node])
@@ -382,10 +385,13 @@ class _GrowingTrees:
         self._offers.forget(cuts)
 
 
-def _rate(judge: Judge, offer: Offer) -> Rated:
-    """How good the best of a party's candidates is, and its handles of those that are."""
-    best, tied = find_best_ratings(judge.rate(offer[0]))
-    return best, offer[1][tied]
+def _rate(wanted: list[Node], judges: Mapping[Node, Judge], offers: Sequence[Offer]) -> list[Rated]:
+    """Of each node how good the best of a party's candidates is, and its handles of those."""
+    rated = []
+    for node, (left, handles) in zip(wanted, offers, strict=True):
+        best, tied = find_best_ratings(judges[node].rate(left))
+        rated.append((best, handles[tied]))
+    return rated
 
 
 def _count_smaller(left: Array) -> int:

@@ -104,11 +104,11 @@ class TreeModel(Estimator):
         ge=0,
         le=0.9,
     )
-    packing: Literal["auto", "tree", "node", "level"] = param(
+    packing: Literal["auto", "tree", "node"] = param(
         "auto",
-        "How gradients are encrypted and summed: once per tree, again for the nodes of each level, "
-        "or once for all trees that grow together; 'auto' takes what suits the scheme. On shares "
-        "nothing is packed. Trees are the same.",
+        "How gradients are encrypted and summed: once per tree, or again for the nodes of each "
+        "level; 'auto' takes what suits the scheme. On shares and under 'plain' nothing is packed. "
+        "Trees are the same.",
     )
     keys: Literal["key-holder", "label-holder"] = param(
         "key-holder",
@@ -321,7 +321,7 @@ class TreeModel(Estimator):
                 f"{scheme.name!r} whoever opens sums sees which bins they came from. "
                 f"Got {scheme.name!r} instead."
             )
-        if self.packing in ("tree", "level") and scheme.rows_together:
+        if self.packing == "tree" and scheme.rows_together:
             raise ConfigError(
                 f"The packing parameter of {type(self).__name__} must be 'node' or 'auto' under "
                 f"{scheme.name!r}, which sums rows that lie together. Got {self.packing!r} instead."

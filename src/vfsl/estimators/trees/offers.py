@@ -39,6 +39,9 @@ from vfsl.values import Array, Ciphertext, Integers, Masked
 # Of one node: the sums on the left of a party's candidates, and by which handle it knows each.
 Offer = tuple[Integers, Array]
 
+# What is summed of the rows of a node for the columns of a party, by its place; (rows, 2).
+Values = Callable[[int, Node], Integers]
+
 
 class Offers(ABC):
     """What feature holders offer for the trees that grow together, and how they are answered.
@@ -54,24 +57,24 @@ class Offers(ABC):
         """Tell the key holder how many nodes are looked at next, or that there are no more."""
 
     @abstractmethod
+    def ask_sums(self, channel: Channel, level: int, sums: list[Sum], values: Values) -> None:
+        """Send what feature holders need to sum, if anything: both sides then work at once."""
+
+    @abstractmethod
     def collect(
         self,
         channel: Channel,
-        level: int,
         sums: list[Sum],
         wanted: list[Node],
-        values: Sequence[Sequence[Integers]],
+        values: Values,
     ) -> list[list[Offer]]:
-        """Every feature holder's candidates of the wanted nodes.
-
-        ``values`` are summed, by feature holder and tree; the same lists where all are alike.
-        """
+        """Every feature holder's candidates of the wanted nodes, after :meth:`ask_sums`."""
 
     @abstractmethod
     def forget(self, cuts: list[Cut]) -> None:
         """Drop what is not needed any more once these nodes are split."""
 
-    def ask(
+    def ask_sides(
         self, channel: Channel, place: int, nodes: list[Node], handles: list[Array]
     ) -> dict[Node, Array]:
         """Tell a feature holder which of its handles are best, and learn the sides of rows.
@@ -172,12 +175,10 @@ class EncryptedOffers(Offers):
     def collect(
         self,
         channel: Channel,
-        level: int,
         sums: list[Sum],
         wanted: list[Node],
-        values: Sequence[Sequence[Integers]],
+        values: Values,
     ) -> list[list[Offer]]:
-        self._send_gradients(channel, sums, level, values)
         return [
             self._read_offers_of(party, channel, wanted)
             if party in self._asked
@@ -188,25 +189,19 @@ class EncryptedOffers(Offers):
     def forget(self, cuts: list[Cut]) -> None:
         pass
 
-    def _send_gradients(
-        self, channel: Channel, sums: list[Sum], level: int, values: Sequence[Sequence[Integers]]
-    ) -> None:
-        if not self._roles.feature_holders or (level and not self._growth.sends_each_level):
+    def ask_sums(self, channel: Channel, level: int, sums: list[Sum], values: Values) -> None:
+        if level and not self._growth.sends_each_level:
             return
         arrays: list[Any] = []
-        for place, party in enumerate(self._roles.feature_holders):
-            if not arrays or values[place] is not values[0]:
-                arrays = self._encrypt(sums, values[place])
+        for place, party in enumerate(self._roles.feature_holders, start=1):
+            if place == 1 or self._growth.block_dropout > 0:
+                arrays = self._encrypt([values(place, one.node) for one in sums])
             channel.send(party, "gradients", Ciphertext(arrays))
 
-    def _encrypt(self, sums: list[Sum], values: Sequence[Integers]) -> list[Any]:
-        """What one feature holder is to sum; the same for all, unless trees do without blocks."""
-        packing, bound = self._growth.packing, row_bound(self._rows)
-        parts = [values[one.node.tree] for one in sums]
-        if self._growth.sends_each_level:
-            rows = [self._partition.rows(one.node) for one in sums]
-            parts = [each[at] for each, at in zip(parts, rows, strict=True)]
-        if packing == "level":
+    def _encrypt(self, parts: list[Integers]) -> list[Any]:
+        """What a feature holder is to sum."""
+        bound = row_bound(self._rows)
+        if self._growth.packing == "level":
             parts = [np.concatenate(parts)]
         arrays = []
         for part in parts:
@@ -216,7 +211,6 @@ class EncryptedOffers(Offers):
 
     def _read_offers_of(self, party: str, channel: Channel, wanted: list[Node]) -> list[Offer]:
         declared = self._growth.requests(len(wanted), *self._asked[party])
-        masks, shown = _read_masks(channel.receive(party, "masks"), party, declared, len(wanted))
         if self._secret is None:
             opener = self._roles.key_holder
             opened = channel.within(party).receive(opener, "opened")
@@ -228,6 +222,7 @@ class EncryptedOffers(Offers):
                 self._secret.open(Ciphertext(one), shape).payload
                 for one, shape in zip(requests, declared, strict=True)
             ]
+        masks, shown = _read_masks(channel.receive(party, "masks"), party, declared, len(wanted))
         folded = np.concatenate(
             [
                 self._key.load_mask(Masked(mask)).remove(Masked(answer))
@@ -278,22 +273,30 @@ class SharedOffers(Offers):
         if nodes > 0:
             channel.send(self._roles.key_holder, "sums", sums)
 
+    def ask_sums(self, channel: Channel, level: int, sums: list[Sum], values: Values) -> None:
+        pass  # its own words of the sums are half of the work
+
     def collect(
         self,
         channel: Channel,
-        level: int,
         sums: list[Sum],
         wanted: list[Node],
-        values: Sequence[Sequence[Integers]],
+        values: Values,
     ) -> list[list[Offer]]:
-        nodes = [one.node for one in sums]
+        rows = {one.node: self._partition.rows(one.node) for one in sums}
         return [
             self._collect_of(
-                pair, kept, sums, wanted, partial(spread_values, self._partition, nodes, each)
+                pair,
+                kept,
+                sums,
+                wanted,
+                partial(spread_values, pair.rows, rows, partial(values, place)),
             )
             if pair.columns
             else offer_nothing(wanted)
-            for pair, kept, each in zip(self._pairs, self._words, values, strict=True)
+            for place, (pair, kept) in enumerate(
+                zip(self._pairs, self._words, strict=True), start=1
+            )
         ]
 
     def _collect_of(
@@ -315,12 +318,11 @@ class SharedOffers(Offers):
 
 
 def spread_values(
-    partition: Partition, nodes: Sequence[Node], values: Sequence[Integers], some: slice
+    rows: int, rows_of: Mapping[Node, Array], values: Callable[[Node], Integers], some: slice
 ) -> Integers:
     """(g, h) of the rows of some nodes and zeros elsewhere, (rows, 2 · nodes)."""
-    chosen = nodes[some]
-    plain = np.zeros((len(values[0]), 2 * len(chosen)), dtype=np.int64)
-    for at, node in enumerate(chosen):
-        here = partition.rows(node)
-        plain[here, 2 * at : 2 * at + 2] = values[node.tree][here]
+    chosen = list(rows_of.items())[some]
+    plain = np.zeros((rows, 2 * len(chosen)), dtype=np.int64)
+    for at, (node, here) in enumerate(chosen):
+        plain[here, 2 * at : 2 * at + 2] = values(node)
     return plain

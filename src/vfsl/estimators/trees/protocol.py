@@ -62,13 +62,13 @@ BITS = 32  # of one number
 
 # How gradients are encrypted and summed. "tree": once per tree; sums node by node, of the smaller
 # child. "node": again at every level, ordered by node, as a scheme that packs many rows into a
-# ciphertext sums blocks of rows, which must lie together. "level": once for all trees that grow
-# together; all nodes of a level in one array, where adding costs less than handling many arrays.
+# ciphertext sums blocks of rows, which must lie together. "level", where nothing is hidden: once
+# for all trees that grow together; all nodes of a level in one array.
 def choose_packing(scheme: type[Scheme]) -> str:
     """What packing="auto" means under a scheme."""
     if scheme.rows_together:
         return "node"
-    return "level" if scheme.cheap_sums else "tree"
+    return "tree" if scheme.hides else "level"
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,11 @@ class Growth:
         if self.packing == "level":
             return [(columns, nodes * width)]
         return [(columns, width)] * nodes
+
+    @property
+    def samples_columns(self) -> bool:
+        """Whether trees or nodes may use some of the columns only."""
+        return min(self.columns_by_tree, self.columns_by_node) < 1
 
     def choose_columns(self, seed: int, columns: int, tree: int, node: int) -> Array:
         """Which of all parties' columns a node of a tree may use; everybody draws the same."""

@@ -115,7 +115,7 @@ class Partition:
     """The rows of every open node of every tree, all rows, in a bag or not."""
 
     def __init__(self, rows: int, trees: int) -> None:
-        everyone = np.arange(rows)
+        everyone = np.arange(rows, dtype=np.int32 if rows < 1 << 31 else np.int64)
         self._rows = {Node(tree, 0): everyone for tree in range(trees)}
         self._used = [1] * trees
 
@@ -128,7 +128,7 @@ class Partition:
         first = self._used[node.tree]
         self._used[node.tree] += 2
         cut = Cut(node, Node(node.tree, first), Node(node.tree, first + 1))
-        self._rows[cut.left], self._rows[cut.right] = rows[left], rows[~left]
+        self._rows[cut.left], self._rows[cut.right] = rows.compress(left), rows.compress(~left)
         return cut
 
     def smaller_first(self, cut: Cut) -> tuple[Node, Node]:
