@@ -2,11 +2,11 @@
 
 With ``candidates="sums"`` it sees sums of (g, h) of nameless candidates of at least ten rows,
 shuffled anew for each node. Sums are exact: what a candidate sends to the left in a node is the sum
-of what it sends to the left in both children. So the label holder can look for sums that add up, and follow each candidate down
-the tree. If a child does not show a candidate, because it describes fewer than ten of its rows, the
-difference to the other child's sum tells these rows after all: the label holder knows the (g, h) of
-every row. That is the control. By default it learns one number per node, how good the best
-candidate is, and there is nothing to match.
+of what it sends to the left in both children. So the label holder can look for sums that add up,
+and follow each candidate down the tree. If a child does not show a candidate, because it describes
+fewer than ten of its rows, the difference to the other child's sum tells these rows after all: the
+label holder knows the (g, h) of every row. That is the control. By default it learns one number per
+node, how good the best candidate is, and there is nothing to match.
 """
 
 from dataclasses import dataclass, field

@@ -27,15 +27,19 @@ TABLE_BITS = 7  # of an entry
 STEP = 22  # entries are 11 / √(t (1 − t)): 22 where both sides are even
 # How many cells at either end stand for sides that are too light: of each size class of nodes.
 EDGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 80, 96, 112, 120, 124, 126)
-MOST_SHIFT = 7  # of a node's units of h against those of t
+MOST_SHIFT = 9  # of a node's units of h against those of t
 
 _PLACES, _CELLS = 1 << PLACE_BITS, 1 << CELL_BITS
 _GUARD = 2  # units by which a side may miss the least weight, because of rounding
 
 
 def count_row_bits(rows: int) -> int:
-    """Bits of r and of h of a row: as many as make one digit of an encrypted product."""
-    return min(max(26 - math.ceil(math.log2(max(rows, 2))), 5), 9)
+    """Bits of r and of h of a row: as many as make one digit of an encrypted product.
+
+    Of large tables a bit less costs nothing that sums would show, and saves bytes.
+    """
+    size = math.ceil(math.log2(max(rows, 2)))
+    return min(max(26 - size, 5), 9 if size <= 13 else 7)
 
 
 def count_sum_bits(rows: int) -> int:

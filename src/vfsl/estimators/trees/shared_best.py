@@ -279,7 +279,7 @@ def _look_up(session: Session, at: Words, there: Mask, below: Bits, sizes: Seque
 
     def mark() -> Bits:
         high = (hide(there) >> np.uint64(_LOW)) & lowest(CELL_BITS)
-        return (np.arange(cells, dtype=np.uint64) == high[..., None]).astype(np.uint8)
+        return np.asarray(np.arange(cells, dtype=np.uint64) == high[..., None], dtype=np.uint8)
 
     marks = session.deal_bits((*shape, cells), mark)
     if not session.holds:
