@@ -118,6 +118,7 @@ _SHIFT = PLACE_BITS - CELL_BITS
 def make_judge(g: Floats, h: Floats, penalty: Penalty, rows: int) -> Judge:
     """Round (g, h) of a node's rows for judging its splits; ``rows`` is how many there are in all.
 
+    Errors are carried from row to row, so the order of rows matters.
     In a node that cannot be split no split is any good.
     """
     total, l2 = (float(g.sum()), float(h.sum())), penalty.l2

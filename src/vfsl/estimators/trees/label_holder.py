@@ -65,6 +65,7 @@ class LabelHolder:
     codes: Array
     columns_in_all: int
     seed: int
+    order: Array  # of rows, for rounding
 
     def __post_init__(self) -> None:
         self.candidates = Candidates.of(self.bins)
@@ -230,6 +231,7 @@ class _GrowingTrees:
         judges = []
         for node in wanted:
             here, goal = self._partition.rows(node), self._goals[node.tree]
+            here = here[np.argsort(self._holder.order[here])]
             g, h = (goal.values[here] / goal.scale).T
             judges.append(make_judge(g, h, self._holder.penalty, rows))
             values[node.tree][here] = judges[-1].values
