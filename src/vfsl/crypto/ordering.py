@@ -43,7 +43,7 @@ def find_less(session: Exchange, jobs: Sequence[Comparison]) -> list[Bits]:
         terms, bits = zip(*(_plan_join(*state[at]) for at in open_jobs), strict=True)
         made = multiply_terms(session, [(b, t.all) for b, t in zip(bits, terms, strict=True)])
         for at, plan, products in zip(open_jobs, terms, made, strict=True):
-            state[at] = plan.join(state[at][0], products)
+            state[at] = plan.join(*state[at], products)
     return [np.asarray(smaller[0]) for smaller, _ in state]
 
 
@@ -93,14 +93,15 @@ class _Join:
                 self._equal[-1] = len(self.all)
                 self.all.append(tuple(digits + i for i in group))
 
-    def join(self, smaller: Bits, products: list[Bits]) -> tuple[Bits, Bits]:
+    def join(self, smaller: Bits, same: Bits, products: list[Bits]) -> tuple[Bits, Bits]:
         less, equal = [], []
-        for group, parts, same in zip(self._groups, self._less, self._equal, strict=True):
+        for group, parts, whole in zip(self._groups, self._less, self._equal, strict=True):
             bit = smaller[group[-1]]
             for part in parts:
                 bit = bit ^ products[part]
             less.append(bit)
-            equal.append(np.zeros_like(bit) if same is None else products[same])
+            # A digit by itself stays; of the lowest group equality is never asked.
+            equal.append(same[group[0]] if whole is None else products[whole])
         return np.stack(less), np.stack(equal)
 
 

@@ -22,7 +22,7 @@ from tests.estimators.trees.tree_cases import (
     train_with,
 )
 from vfsl.channel import Transcript, run_together, wire
-from vfsl.crypto.fixed import fold, unfold
+from vfsl.crypto.fixed import unfold
 from vfsl.crypto.shares import Session
 from vfsl.errors import ProtocolError
 from vfsl.estimators import LGB, XGB, RandomForest, Roles
@@ -167,7 +167,7 @@ def play_best(seed=0, transcript=None):
     play = partial(find_best, made=made, judges=judges, values=values, use=use)
     found = run_together(dict.fromkeys("BCK", play), transcript=transcript or Transcript())
     sums = Histograms(cut.transform(made["B"]), cut.width).sums(
-        [np.arange(ROWS)] * NODES, [fold(judge.values, FOLD_BITS) for judge in judges]
+        [np.arange(ROWS)] * NODES, [judge.folded for judge in judges]
     )
     left = unfold(candidates.sum_left(sums.reshape(NODES, -1)), 2, FOLD_BITS)
     ratings = [

@@ -154,8 +154,8 @@ class SumsByNode(EncryptedSums):
                 gradients = self._gradients[at]
             else:
                 gradients = self._gradients[one.node.tree].take(rows)
-            whole = len(rows) == len(holder.codes)
-            groups = holder.all_rows if whole else holder.wide_codes[rows]
+            every = len(rows) == len(holder.codes)
+            groups = holder.all_rows if every else holder.wide_codes[rows]
             self._counts[one.node] = counted[at]
             self._sums[one.node] = gradients.sum_by_many(groups, holder.bins.width)
             if one.parent is not None and one.sibling is not None:

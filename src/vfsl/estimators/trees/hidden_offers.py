@@ -74,7 +74,7 @@ class HiddenOffers(Offers):
                 found.append([(0, _THE_BEST)] * len(wanted))
                 continue
             mine = [judges[place][node] for node in wanted]
-            values = {node: one.values for node, one in judges[place].items()}.__getitem__
+            values = {node: one.folded for node, one in judges[place].items()}.__getitem__
             sizes = np.array([[one.size.edge, one.size.shift] for one in mine], dtype=np.int64)
             shifts = np.array([[-one.less, one.plus] for one in mine], dtype=np.int64)
             channel.send(party, "size classes", sizes)

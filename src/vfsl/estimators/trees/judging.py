@@ -19,7 +19,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from vfsl.estimators.trees.splits import Penalty
+from vfsl.crypto.fixed import unfold
+from vfsl.estimators.trees.splits import FOLD_BITS, Penalty
 from vfsl.values import Array, Floats, Integers
 
 PLACE_BITS, CELL_BITS = 16, 8  # of t, and of those that are looked up
@@ -27,15 +28,19 @@ TABLE_BITS = 7  # of an entry
 STEP = 22  # entries are 11 / √(t (1 − t)): 22 where both sides are even
 # How many cells at either end stand for sides that are too light: of each size class of nodes.
 EDGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 80, 96, 112, 120, 124, 126)
-MOST_SHIFT = 7  # of a node's units of h against those of t
+MOST_SHIFT = 9  # of a node's units of h against those of t
 
 _PLACES, _CELLS = 1 << PLACE_BITS, 1 << CELL_BITS
 _GUARD = 2  # units by which a side may miss the least weight, because of rounding
 
 
 def count_row_bits(rows: int) -> int:
-    """Bits of r and of h of a row: as many as make one digit of an encrypted product."""
-    return min(max(26 - math.ceil(math.log2(max(rows, 2))), 5), 9)
+    """Bits of r and of h of a row: as many as make one digit of an encrypted product.
+
+    Of large tables a bit less costs nothing that sums would show, and saves bytes.
+    """
+    size = math.ceil(math.log2(max(rows, 2)))
+    return min(max(26 - size, 5), 9 if size <= 13 else 7)
 
 
 def count_sum_bits(rows: int) -> int:
@@ -74,8 +79,8 @@ class Judge:
 
     Attributes
     ----------
-    values : integer array of shape (rows of the node, 2)
-        r and h of each row.
+    folded : integer array of shape (rows of the node,)
+        r and h of each row in one number.
     less : int
         What is subtracted from a sum of r.
     plus : int
@@ -83,13 +88,18 @@ class Judge:
     size : Size
     """
 
-    values: Integers
+    folded: Integers
     less: int
     plus: int
     size: Size
     unit: float
     total: tuple[float, float]
     l2: float
+
+    @property
+    def values(self) -> Integers:
+        """r and h of each row, (rows, 2)."""
+        return unfold(self.folded, 2, FOLD_BITS)
 
     def rate(self, left: Integers) -> Integers:
         """How good splits are, by the sums of r and h on their left, (splits, 2); 0: not at all."""
@@ -114,21 +124,23 @@ _SHIFT = PLACE_BITS - CELL_BITS
 def make_judge(g: Floats, h: Floats, penalty: Penalty, rows: int) -> Judge:
     """Round (g, h) of a node's rows for judging its splits; ``rows`` is how many there are in all.
 
+    Errors are carried from row to row, so the order of rows matters.
     In a node that cannot be split no split is any good.
     """
     total, l2 = (float(g.sum()), float(h.sum())), penalty.l2
     whole, span = total[1] + 2 * l2, total[1] - 2 * penalty.least_weight
-    nothing = Judge(np.zeros((len(g), 2), dtype=np.int64), 0, 0, Size(), 1.0, total, l2)
+    nothing = Judge(np.zeros(len(g), dtype=np.int64), 0, 0, Size(), 1.0, total, l2)
     if not whole > 0 or span < -1e-9 * total[1]:
         return nothing
     mean = total[0] / whole
     r = g - mean * h
     most_row, most_sum = (1 << count_row_bits(rows)) - 1, 1 << count_sum_bits(rows)
-    reach = max(r[r > 0].sum(), -r[r < 0].sum()) + abs(mean) * l2
+    above = float(np.maximum(r, 0.0).sum())
+    reach = max(above, above - float(r.sum())) + abs(mean) * l2
     if not reach > abs(total[0]) * 1e-12:
         return nothing
     # Rounding moves no sum by more than a unit for each row.
-    unit = min((most_sum - len(r) - 2) / reach, (most_row - 1) / np.abs(r).max())
+    unit = min((most_sum - len(r) - 2) / reach, (most_row - 1) / max(r.max(), -r.min()))
     edge = find_edge((penalty.least_weight + l2) / whole)
     free = _PLACES - 2 * (EDGES[edge] << _SHIFT)
     # The lightest sides that are heavy enough lie at the edges, but for the guard.
@@ -139,14 +151,18 @@ def make_judge(g: Floats, h: Floats, penalty: Penalty, rows: int) -> Judge:
     guard = _GUARD << shift
     most = (_PLACES - 2 * guard) / total[1]
     step = min(max(free - 2 * guard, 1) / max(span, 1e-300), most)
-    values = np.stack([_round(r * unit), _round(h * (step / (1 << shift)))], axis=1)
+    folded = _round(r * unit) + (_round(h * (step / (1 << shift))) << FOLD_BITS)
     plus = round((_PLACES - step * total[1]) / 2)
-    return Judge(values, round(mean * l2 * unit), plus, Size(edge, shift), float(unit), total, l2)
+    return Judge(folded, round(mean * l2 * unit), plus, Size(edge, shift), float(unit), total, l2)
 
 
 def _round(values: Floats) -> Integers:
     """Integers whose sums from the first row on are those of the values, rounded."""
-    return np.diff(np.rint(np.cumsum(values)), prepend=0.0).astype(np.int64)
+    sums = np.cumsum(values)
+    whole = np.rint(sums, out=sums).astype(np.int64)
+    rounded = whole.copy()
+    rounded[1:] -= whole[:-1]
+    return rounded
 
 
 def find_best_ratings(ratings: Integers) -> tuple[int, Array]:

@@ -7,7 +7,7 @@ only; its own columns it sums in the clear. Without any feature holder this is t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -67,6 +67,7 @@ class LabelHolder:
     codes: Array
     columns_in_all: int
     seed: int
+    order: Array  # all rows, in the order in which rounding carries errors over
 
     def __post_init__(self) -> None:
         self.candidates = Candidates.of(self.bins)
@@ -99,11 +100,13 @@ class _GrowingTrees:
         rows = len(holder.codes)
         self.trees = [Tree() for _ in goals]
         self._partition = Partition(rows, len(goals))
+        self._ordered = Partition(rows, len(goals), holder.order)
         self._offers = holder.offers(self._partition)
         self._depth = {Node(tree, 0): 0 for tree in range(len(goals))}
         self._open: dict[Node, _Best] = {}
         self._sums: dict[Node, Integers] = {}
         self._sides: dict[Node, Array] = {}
+        self._gradients = [np.ascontiguousarray((goal.values / goal.scale).T) for goal in goals]
         self._folded = [fold(goal.values, FOLD_BITS) for goal in goals]
         self._totals = {
             Node(at, 0): unfold(each.sum(), 2, FOLD_BITS) for at, each in enumerate(self._folded)
@@ -171,13 +174,17 @@ class _GrowingTrees:
         self._judge(wanted, [own, *others])
 
     def _values_for(self, place: int, node: Node) -> Integers:
-        """(g, h) of a node's rows where this party's columns are summed."""
-        return self._goals[node.tree].values_for(place, self._partition.rows(node))
+        """(g, h) of a node's rows, folded, where this party's columns are summed."""
+        rows, absent = self._partition.rows(node), self._goals[node.tree].absent
+        folded = self._folded[node.tree].take(rows)
+        if absent is None or place == OWN:
+            return folded
+        return np.where(absent[rows, place - 1], 0, folded)
 
     def _sum_own(self, sums: list[Sum]) -> None:
         """Histograms of one's own columns: of the smaller child, and of the other by difference."""
         rows = [self._partition.rows(one.node) for one in sums]
-        folded = [self._folded[one.node.tree].take(at) for one, at in zip(sums, rows, strict=True)]
+        folded = [self._values_for(OWN, one.node) for one in sums]
         found = self._holder.histograms.add_up(rows, folded)
         for one, summed in zip(sums, found, strict=True):
             note_sums(self._sums, one, summed)
@@ -244,7 +251,7 @@ class _GrowingTrees:
         else:
 
             def values(place: int, node: Node) -> Integers:
-                return judges[place][node].values
+                return judges[place][node].folded
 
             self._offers.ask_sums(channel, level, sums, values)
             rated = [self._rate_own(wanted, judges[OWN])]
@@ -258,18 +265,25 @@ class _GrowingTrees:
                 self._open[node] = _Best(gains[party], party, rated[party][at][1])
 
     def _make_judges(self, wanted: list[Node], place: int) -> dict[Node, Judge]:
-        """How a party's splits of each node are judged."""
-        rows, judges = len(self._holder.codes), {}
+        """How a party's splits of each node are judged; rounding follows the order of rows."""
+        holder, judges = self._holder, {}
+        folded = np.zeros(len(holder.codes), dtype=np.int64)
         for node in wanted:
-            g, h = (self._values_for(place, node) / self._goals[node.tree].scale).T
-            judges[node] = make_judge(g, h, self._holder.penalty, rows)
+            ordered = self._ordered.rows(node)
+            g, h = (each.take(ordered) for each in self._gradients[node.tree])
+            absent = self._goals[node.tree].absent
+            if absent is not None and place != OWN:
+                there = ~absent[ordered, place - 1]
+                g, h = g * there, h * there
+            judge = make_judge(g, h, holder.penalty, len(holder.codes))
+            folded[ordered] = judge.folded
+            judges[node] = replace(judge, folded=folded.take(self._partition.rows(node)))
         return judges
 
     def _rate_own(self, wanted: list[Node], judges: Mapping[Node, Judge]) -> list[Rated]:
         each = self._holder.candidates
         rows = [self._partition.rows(node) for node in wanted]
-        folded = [fold(judges[node].values, FOLD_BITS) for node in wanted]
-        sums = self._holder.histograms.sums(rows, folded)
+        sums = self._holder.histograms.sums(rows, [judges[node].folded for node in wanted])
         left = unfold(each.sum_left(sums.reshape(len(wanted), -1)), 2, FOLD_BITS)
         places = [np.arange(len(each))] * len(wanted)
         if self._growth.samples_columns:
@@ -315,6 +329,9 @@ class _GrowingTrees:
         return [self._cut(node) for node in nodes if node not in dropped], dropped
 
     def _cut(self, node: Node) -> Cut:
+        left = np.zeros(len(self._holder.codes), dtype=bool)
+        left[self._partition.rows(node)] = self._sides[node]
+        self._ordered.split(node, left.take(self._ordered.rows(node)))
         cut = self._partition.split(node, self._sides[node])
         small, large = self._partition.smaller_first(cut)
         folded = self._folded[node.tree].take(self._partition.rows(small)).sum()

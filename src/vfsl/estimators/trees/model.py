@@ -374,8 +374,10 @@ class TreeModel(Estimator):
         seeds = draw_seeds(kept, rng)
         label = read_label(channel.me, part, self.task)
         strategy = self._strategy(label, np.random.default_rng([seeds[1], 0, 0]))
+        # Rounding errors go from row to row: by their ids, so that no order of rows matters.
+        order = np.argsort(np.asarray(table.ids).astype(str), kind="stable")
         ensemble = train_label_holder(
-            channel, roles, growth, bins, codes, kept, strategy, seeds, sessions
+            channel, roles, growth, bins, codes, kept, strategy, seeds, sessions, order
         )
         share = ModelShare(
             channel.me,

@@ -16,7 +16,7 @@ import numpy as np
 
 from vfsl.channel import Channel, expect_array
 from vfsl.crypto import PublicKey, SecretKey
-from vfsl.crypto.fixed import fold, unfold
+from vfsl.crypto.fixed import unfold
 from vfsl.crypto.words import Words
 from vfsl.errors import ProtocolError
 from vfsl.estimators.trees.protocol import Growth, count_sides
@@ -39,7 +39,7 @@ from vfsl.values import Array, Ciphertext, Integers, Masked
 # Of one node: the sums on the left of a party's candidates, and by which handle it knows each.
 Offer = tuple[Integers, Array]
 
-# What is summed of the rows of a node for the columns of a party, by its place; (rows, 2).
+# What is summed of the rows of a node for the columns of a party, by its place: (g, h) folded.
 Values = Callable[[int, Node], Integers]
 
 
@@ -205,7 +205,7 @@ class EncryptedOffers(Offers):
             parts = [np.concatenate(parts)]
         arrays = []
         for part in parts:
-            encrypted = self._key.encrypt(fold(part, FOLD_BITS), use="sum_by", bound=bound)
+            encrypted = self._key.encrypt(part, use="sum_by", bound=bound)
             arrays.append(encrypted.to_wire(bound=bound).payload)
         return arrays
 
@@ -324,5 +324,5 @@ def spread_values(
     chosen = list(rows_of.items())[some]
     plain = np.zeros((rows, 2 * len(chosen)), dtype=np.int64)
     for at, (node, here) in enumerate(chosen):
-        plain[here, 2 * at : 2 * at + 2] = values(node)
+        plain[here, 2 * at : 2 * at + 2] = unfold(values(node), 2, FOLD_BITS)
     return plain

@@ -354,11 +354,13 @@ def train_label_holder(
     strategy: Strategy,
     seeds: tuple[int, int],
     sessions: Mapping[str, Session],
+    order: Array,
 ) -> Ensemble:
     """Lead all rounds, from the last one that every data holder has finished.
 
     ``seeds`` are for columns, which everybody learns, and for rows, which nobody else may know;
-    ``sessions`` are those with feature holders, where sums are shared.
+    ``sessions`` are those with feature holders, where sums are shared; ``order`` has all rows
+    in an order that does not depend on how they came.
     """
     others = roles.feature_holders
     columns_of, offers, third = _begin_offers(
@@ -377,7 +379,7 @@ def train_label_holder(
         channel.send(party, "setup", setup | {"trees": ensemble.trees_grown})
         offset += columns_of[party]
     holder = LabelHolder(
-        channel, roles, offers, growth, strategy.penalty, bins, codes, columns, seed
+        channel, roles, offers, growth, strategy.penalty, bins, codes, columns, seed, order
     )
     told = (*others, *third)
     while ensemble.stop_reason is None:

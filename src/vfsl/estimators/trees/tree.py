@@ -112,10 +112,14 @@ class Cut(NamedTuple):
 
 
 class Partition:
-    """The rows of every open node of every tree, all rows, in a bag or not."""
+    """The rows of every open node of every tree, all rows, in a bag or not; they rise.
 
-    def __init__(self, rows: int, trees: int) -> None:
-        everyone = np.arange(rows, dtype=np.int32 if rows < 1 << 31 else np.int64)
+    With an ``order`` of all rows, those of every node follow that.
+    """
+
+    def __init__(self, rows: int, trees: int, order: Array | None = None) -> None:
+        everyone = np.arange(rows) if order is None else order
+        everyone = everyone.astype(np.int32 if rows < 1 << 31 else np.int64)
         self._rows = {Node(tree, 0): everyone for tree in range(trees)}
         self._used = [1] * trees
 
