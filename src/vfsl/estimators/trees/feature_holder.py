@@ -15,8 +15,9 @@ the mask goes; (4) the label holder finds the best split and tells its owner the
 answers with the side of every row of the node. Equally good handles all go to the owner, who takes
 its lowest column and bin: so plain and hidden trainings grow the same trees.
 
-On shares the sums are formed otherwise, and the key holder sees none (shared_sums.py); step (4) is
-the same.
+On shares with candidates="sums" the sums are formed otherwise, and the key holder sees none
+(shared_sums.py); step (4) is the same. By default nothing of this is shown (shared_best.py); under
+plain, which hides nothing, these steps serve for the same trees.
 """
 
 from __future__ import annotations
