@@ -16,7 +16,7 @@ EXPERIMENTS = {
     "linear": ("benchmarks.linear", "encrypted logistic regression beside the pooled model"),
     "shares": ("benchmarks.shares", "results only: megabytes, rounds, core-seconds, beside SPU"),
     "shares-bfv": ("benchmarks.shares_bfv", "the same work under bfv, slow"),
-    "trees": ("benchmarks.trees", "plain and encrypted trees beside xgboost and lightgbm"),
+    "trees": ("benchmarks.trees", "trees on shares and plain, beside xgboost, lightgbm and others"),
     "pu": ("benchmarks.pu", "reliable positives: VFPU beside its baselines"),
     "complete": ("benchmarks.complete", "completed columns: errors, intervals, use for training"),
     "generators": ("benchmarks.generators", "generators and imputers beside ctgan"),

@@ -67,6 +67,7 @@ hidden = [8]
 EVALUATE = """
 [[steps]]
 do = "evaluate"
+subsets = true
 bootstrap = 100
 """
 

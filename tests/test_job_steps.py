@@ -116,8 +116,10 @@ def test_no_model_learns_from_rows_that_are_held_out(case):
 def test_only_rows_held_out_are_asked_after_training(case):
     """Of all other common rows the label holder has the scores of training."""
     test = round(0.25 * len(case[2].plan.overlap))
-    asked = [step.settings["new rows"] for step in case[2].steps if step.name == "predict xgb"]
-    assert asked == [test, test]  # the predictions of the train step, then the evaluation
+    asked = [step.settings for step in case[2].steps if step.name == "predict xgb"]
+    # The predictions of the train step, then the evaluation, with B and without.
+    assert [one["new rows"] for one in asked] == [test, test, test]
+    assert [one.get("offline") for one in asked] == [None, None, ["B"]]
 
 
 def test_metrics_are_those_of_predictions_on_the_rows_held_out(case):
@@ -139,6 +141,7 @@ def test_metrics_are_those_of_predictions_on_the_rows_held_out(case):
     models = [line["model"] for line in page["metrics"] if line["measure"] == "AUC"]
     assert models == [
         "xgb with completed rows",
+        "xgb with completed rows without B",
         "risa",
         "own columns, boosted trees",
         "own columns, linear",

@@ -60,6 +60,48 @@ def test_train_then_predict_new_rows(model, folder, monkeypatch, capsys):
     assert not (folder / "scored/parties/B").exists()
 
 
+def test_predict_without_a_party_and_rows_that_it_lacks(folder, monkeypatch, capsys):
+    assert train(folder, monkeypatch, "--block-dropout", "0.3", model="xgb") == 0
+    new = parties(folder, "new_a.csv", "new_b.csv")
+    every, alone = folder / "every", folder / "alone"
+    assert run(monkeypatch, "predict", folder / "run", *new, "--all-rows", "--out", every) == 0
+    only_a = ["--party", f"A={folder / 'new_a.csv'}", "--id", "id", "--scheme", "plain"]
+    given = [*only_a, "--offline", "B", "--out", alone]
+    assert run(monkeypatch, "predict", folder / "run", *given) == 0
+    read = [pd.read_csv(f / "parties/A/predictions.csv", dtype={"id": str}) for f in (every, alone)]
+    first, second = (one.set_index("id") for one in read)
+    assert list(first.index) == list(second.index) == [f"{i:05}" for i in range(200, 300)]
+    lacking = ~first["aligned"].to_numpy()
+    assert lacking.tolist() == [True] * 10 + [False] * 90
+    chances = [one["p(churn=yes)"].to_numpy() for one in (first, second)]
+    np.testing.assert_allclose(chances[0][lacking], chances[1][lacking])
+    assert (chances[0][~lacking] != chances[1][~lacking]).any()
+    capsys.readouterr()
+    assert run(monkeypatch, "predict", folder / "run", *only_a, "--out", folder / "no") == 2
+    assert "add it by --party, or say --offline B." in capsys.readouterr().err
+
+
+def test_predictions_are_explained_to_those_who_may_know(folder, monkeypatch, capsys):
+    given = ("--n-estimators", "4", "--max-depth", "3")
+    assert train(folder, monkeypatch, *given, model="xgb") == 0
+    new = [*parties(folder, "new_a.csv", "new_b.csv"), "--explain", "--explain-columns", "B"]
+    assert run(monkeypatch, "predict", folder / "run", *new, "--out", folder / "scored") == 0
+    place = folder / "scored/parties"
+    scored = pd.read_csv(place / "A/predictions.csv", dtype={"id": str}).set_index("id")
+    adds = pd.read_csv(place / "A/contributions.csv", dtype={"id": str}).set_index("id")
+    assert list(adds) == ["adds base", "adds A", "adds B"]
+    chance = 1 / (1 + np.exp(-adds.sum(axis=1)))
+    np.testing.assert_allclose(chance, scored["p(churn=yes)"][adds.index], atol=1e-5)
+    columns = pd.read_csv(place / "B/column-contributions.csv", dtype={"id": str})
+    assert list(columns) == ["id", "adds visits", "adds basket"]
+    assert sorted(columns["id"]) == sorted(adds.index)
+    assert not (place / "A/column-contributions.csv").exists()
+    capsys.readouterr()
+    wrong = [*parties(folder), "--explain-columns", "Q", "--out", folder / "no"]
+    assert run(monkeypatch, "predict", folder / "run", *wrong) == 2
+    assert "--explain-columns must name one of A, B. Got 'Q'" in capsys.readouterr().err
+
+
 def test_trees_for_numbers_from_options(folder, monkeypatch):
     given = ("--task", "regression", "--n-estimators", "3", "--max-depth", "2")
     assert train(folder, monkeypatch, *given, model="xgb", label="A=debt") == 0

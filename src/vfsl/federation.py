@@ -97,6 +97,8 @@ def simulate(
     -------
     Federation
     """
+    if len(tables) < 2:
+        raise ConfigError(f"Two parties are needed; only {', '.join(tables) or 'none'} was given.")
     for party in tables:
         check_party_name("The name of a party", party)
     made = {
@@ -154,10 +156,6 @@ class Federation:
         keep_views: bool = False,
         private: Mapping[str, PrivateSeed] | None = None,
     ) -> None:
-        if len(tables) < 2:
-            raise ConfigError(
-                f"Two parties are needed; only {', '.join(tables) or 'none'} was given."
-            )
         for party in (*tables, key_holder):
             check_party_name("The name of a party", party)
         if key_holder in tables:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,16 @@ class Roles:
     @property
     def everyone(self) -> tuple[str, ...]:
         return (*self.data_holders, self.key_holder)
+
+    def list_absences(self) -> list[tuple[str, ...]]:
+        """Which feature holders may be offline: none, each one of them, all of them."""
+        each = [(party,) for party in self.feature_holders]
+        return [(), *each, *([self.feature_holders] if len(each) > 1 else [])]
+
+    def without(self, offline: Sequence[str]) -> Roles:
+        """The roles that are left if these feature holders take no part."""
+        present = tuple(party for party in self.feature_holders if party not in offline)
+        return replace(self, feature_holders=present)
 
 
 @dataclass(frozen=True, eq=False)

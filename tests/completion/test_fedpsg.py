@@ -1,5 +1,6 @@
 """FedPSG on whole federations: the result, its routes, its quality, and what it refuses."""
 
+import dataclasses
 from functools import partial
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import vfsl
 from tests.completion.psg_cases import federation, frames
+from vfsl.completion import bases
 from vfsl.completion.bases import make_pair
 from vfsl.completion.columns import MEAN, USE
 from vfsl.completion.ensembles import Ensemble
@@ -190,8 +192,15 @@ def test_the_best_of_several_bases_is_taken():
         ),
     ],
 )
-def test_the_cells_are_those_of_the_first_release(settings, income, red, cells, sure):
-    """The sum of a number, how often a category is filled in, pseudo-labels, and confidence."""
+def test_the_cells_are_those_of_the_first_release(settings, income, red, cells, sure, monkeypatch):
+    """The sum of a number, how often a category is filled in, pseudo-labels, and confidence.
+
+    Trees judged splits by exact sums then.
+    """
+    made = bases._TREES["xgb"]
+    monkeypatch.setitem(
+        bases._TREES, "xgb", lambda task: dataclasses.replace(made(task), candidates="sums")
+    )
     fed, _ = federation(common=150, rest=90)
     done = FedPSG(**settings).fit_complete(fed)
     lines = done.provenance

@@ -86,14 +86,13 @@ def test_facts_say_what_schemes_do() -> None:
             kind.hides,
             kind.elementwise,
             kind.rows_together,
-            kind.cheap_sums,
             kind.opener_sees_places,
         )
         for name in ("plain", "paillier", "bfv")
         for kind in [SCHEMES.find(name)]
     }
     assert facts == {
-        "plain": (False, True, False, True, False),
-        "paillier": (True, True, False, False, False),
-        "bfv": (True, True, True, False, True),
+        "plain": (False, True, False, False),
+        "paillier": (True, True, False, False),
+        "bfv": (True, True, True, True),
     }

@@ -162,3 +162,6 @@ def test_sum_by_place(rows: int, many: int, dtype: type) -> None:
     for row, place in np.ndindex(rows, many):
         wanted[places[row, place]] += values[row]
     assert (sum_by_place(places, values, 9) == wanted).all()
+    assert (sum_by_place(places, values[:, 0].copy(), 9) == wanted[:, 0]).all()
+    counts = sum_by_place(places, np.ones(rows, dtype=np.int32), 9)
+    assert (counts == np.bincount(places.ravel(), minlength=9)).all()

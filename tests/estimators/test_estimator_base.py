@@ -63,7 +63,8 @@ def test_every_parameter_is_declared_and_recorded(kind):
 
 def test_what_models_predict_and_what_their_scores_are():
     facts = {
-        kind.name: (kind().predicts, kind().scores_are, kind.knows_training_scores) for kind in SIX
+        kind.name: (kind().predicts, kind().scores_are, kind().knows_training_scores)
+        for kind in SIX
     }
     assert facts == {
         "linear": ("numbers", "value", False),

@@ -105,6 +105,21 @@ def predict(
     id: Ids,
     to: Out,
     model: Annotated[str | None, typer.Option(help="Which model, if there are several.")] = None,
+    offline: Annotated[
+        list[str] | None,
+        typer.Option(help="A party that the model was trained with and that takes no part; trees."),
+    ] = None,
+    all_rows: Annotated[
+        bool, typer.Option("--all-rows", help="Predict rows that only the label holder has, too.")
+    ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Tell the label holder what each party adds; trees."),
+    ] = False,
+    explain_columns: Annotated[
+        list[str] | None,
+        typer.Option(help="Tell a party what its columns add, which tells of labels; trees."),
+    ] = None,
     protocol: Protocol = "ecdh",
     scheme: Scheme = "auto",
     seed: int = 0,
@@ -126,6 +141,10 @@ def predict(
             sections=options.sections(files),
             id_section=options.id_section(),
             model=model,
+            rows="all" if all_rows else "overlap",
+            offline=offline or (),
+            explain=explain,
+            explain_columns=explain_columns or (),
             protocol=protocol,
             scheme=scheme,
             seed=seed,

@@ -17,6 +17,7 @@ learns nothing, as long as one holder stays out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import combinations, pairwise
@@ -165,6 +166,8 @@ class _Work:
 
     def _add(self, words: Words) -> Words:
         """Words of some rows, summed by group."""
+        if all(group.stop - group.start == 1 for group in self._groups):
+            return words
         sums = [words[:, group].sum(axis=1, dtype=np.uint64) for group in self._groups]
         return np.stack(sums, axis=1)
 
@@ -230,3 +233,40 @@ def multiply_own_bits(
 def _and(bits: Sequence[Bits], start: Bits | None = None) -> Bits:
     arrays = [*bits] if start is None else [start, *bits]
     return np.asarray(reduce(np.bitwise_and, arrays))
+
+
+def show_chosen_bits(
+    session: Session, shape: tuple[int, ...], chosen: Array | None, bits: Array | None
+) -> Bits | None:
+    """Let the first of two holders see those of the second's private bits that it has chosen.
+
+    The first holder gives ``chosen``, the second ``bits``, both of that shape; the first gets the
+    bits, 0 where it did not choose. The second learns nothing, the first nothing of other bits.
+
+    It is an oblivious transfer with dealt pads (Beaver, "Precomputing Oblivious Transfer"): the
+    second holder has two pads, of which the first holder has the one with the number a. It shows
+    m = chosen + a without carry, and gets the bit under the pad of the number 1 + m, which is a if
+    it has chosen.
+    """
+    first, second = session.parties
+    a, pad = session.draw_bits(shape, first), session.draw_bits(shape, first)
+    gap = session.draw_bits(shape, second)  # between the two pads
+    size = -(-math.prod(shape) // 8)
+
+    def make_pads() -> Bytes:
+        return pack_bits(pad.parity ^ (a.parity & gap.parity))
+
+    if session.deals:
+        session.deal_to_last(make_pads())
+    if session.me == first and chosen is not None:
+        choice = np.asarray(chosen).astype(np.uint8)
+        session.link.send(second, "masked", Masked(pack_bits(choice ^ a.own)))
+        came = unpack_bits(session.receive_bytes(second, "masked", size), shape)
+        return (came ^ pad.own) & choice
+    if session.me == second and bits is not None:
+        zero = unpack_bits(session.take_dealt(size), shape)  # the pad with the number 0
+        asked = unpack_bits(session.receive_bytes(first, "masked", size), shape)
+        other = np.uint8(1) ^ asked
+        under = np.asarray(bits).astype(np.uint8) ^ zero ^ (other & gap.own)
+        session.link.send(first, "masked", Masked(pack_bits(under)))
+    return None

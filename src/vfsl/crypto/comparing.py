@@ -5,14 +5,14 @@ Holds, learns: as in session.py. Bits are shared so that their pieces add up wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from vfsl.crypto.session import Exchange, no_bits
+from vfsl.crypto.session import Exchange, Mask, no_bits
 from vfsl.crypto.words import Bits, Words, lowest
 
 _DIGITS = (4, 16)  # numbers are cut into so many digits, by their length
@@ -65,28 +65,70 @@ def _join_digits(session: Exchange, smaller: Bits, equal: Bits) -> tuple[Bits, B
 
 
 def multiply_bits(session: Exchange, bits: Bits) -> Bits:
-    """Shared bits multiplied along the first axis, of length 4, in one round.
+    """Shared bits multiplied along the first axis, in one round."""
+    ((product,),) = multiply_terms(session, [(bits, [tuple(range(len(bits)))])])
+    return np.asarray(product)
 
-    Each bit is opened with a mask, b = m + a, and the dealer deals all products of masks.
+
+Term = tuple[int, ...]  # places of bits that are multiplied
+
+
+def multiply_terms(
+    session: Exchange, jobs: Sequence[tuple[Bits, Sequence[Term]]]
+) -> list[list[Bits]]:
+    """For each array of shared bits the products of some of them, all in one round.
+
+    Bits are told apart by the first axis. Each is opened with a mask, b = m + a, and the dealer
+    deals all products of masks that the terms need.
     """
-    shape, places = bits.shape[1:], range(len(bits))
-    mask = session.draw_bits(bits.shape)
-    groups = [group for size in (2, 3, 4) for group in combinations(places, size)]
+    masks = [session.draw_bits(bits.shape) for bits, _ in jobs]
+    dealt = [
+        _deal_products(session, mask, bits.shape[1:], terms)
+        for (bits, terms), mask in zip(jobs, masks, strict=True)
+    ]
+    if not session.holds:
+        return [[no_bits(bits.shape[1:]) for _ in terms] for bits, terms in jobs]
+    own = [np.asarray(mask.own).ravel() for mask in masks]
+    flat = np.concatenate([np.asarray(bits).ravel() for bits, _ in jobs])
+    opened = session.reveal_bits(flat, Mask(np.concatenate(own), ()))
+    found, start = [], 0
+    for (bits, terms), mask, pieces in zip(jobs, masks, dealt, strict=True):
+        shown = opened[start : start + bits.size].reshape(bits.shape)
+        start += bits.size
+        pieces |= {(place,): mask.own[place] for place in range(len(bits))}
+        found.append([_expand(session, shown, term, pieces) for term in terms])
+    return found
+
+
+def _deal_products(
+    session: Exchange, mask: Mask, shape: tuple[int, ...], terms: Sequence[Term]
+) -> dict[Term, Bits]:
+    """Pieces of the products of masks of every two or more bits of a term."""
+    groups = sorted(
+        {
+            group
+            for term in terms
+            for size in range(2, len(term) + 1)
+            for group in combinations(term, size)
+        }
+    )
 
     def multiply_masks() -> Bits:
         masks = mask.parity
         return np.stack([reduce(np.bitwise_and, masks[list(group)]) for group in groups])
 
+    if not groups:
+        return {}
     dealt = session.deal_bits((len(groups), *shape), multiply_masks)
-    if not session.holds:
-        return no_bits(shape)
-    shown = session.reveal_bits(bits, mask)
-    pieces = dict(zip(groups, dealt, strict=True))
-    pieces |= {(place,): mask.own[place] for place in places}
-    product = reduce(np.bitwise_and, shown) * np.uint8(session.leads)
-    for group, piece in pieces.items():
-        rest = [shown[place] for place in places if place not in group]
-        product = product ^ reduce(np.bitwise_and, rest, piece)
+    return dict(zip(groups, dealt, strict=True))
+
+
+def _expand(session: Exchange, shown: Bits, term: Term, pieces: Mapping[Term, Bits]) -> Bits:
+    product = reduce(np.bitwise_and, shown[list(term)]) * np.uint8(session.leads)
+    for size in range(1, len(term) + 1):
+        for group in combinations(term, size):
+            rest = [shown[place] for place in term if place not in group]
+            product = product ^ reduce(np.bitwise_and, rest, pieces[group])
     return np.asarray(product)
 
 

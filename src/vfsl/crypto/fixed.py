@@ -75,8 +75,10 @@ def fold(values: Array, bits: int) -> Array:
     _check_fold(values.shape[-1], bits)
     if max_abs(values) >= 1 << (bits - 1):
         raise BoundExceeded(f"fold was given a value that does not fit {bits} bits.")
-    weights = np.int64(1) << (bits * np.arange(values.shape[-1], dtype=np.int64))
-    return np.asarray((values.astype(np.int64) * weights).sum(axis=-1))
+    folded = np.zeros(values.shape[:-1], dtype=np.int64)
+    for place in range(values.shape[-1]):
+        folded += values[..., place].astype(np.int64) << (bits * place)
+    return folded
 
 
 def unfold(sums: Array, count: int, bits: int) -> Array:

@@ -60,8 +60,6 @@ class Scheme(ABC):
     rows_together : bool
         Whether many rows share a ciphertext: rows to be summed must then lie together, and
         ``take`` is refused.
-    cheap_sums : bool
-        Whether adding up rows costs less than handling many arrays.
     opener_sees_places : bool
         Whether whoever opens prefix sums learns which values each of them adds up.
     encrypts : bool
@@ -75,7 +73,6 @@ class Scheme(ABC):
     hides: ClassVar[bool] = True
     elementwise: ClassVar[bool] = True
     rows_together: ClassVar[bool] = False
-    cheap_sums: ClassVar[bool] = False
     opener_sees_places: ClassVar[bool] = False
     encrypts: ClassVar[bool] = True
     serves: ClassVar[tuple[Work, ...]] = ()

@@ -263,6 +263,14 @@ class Exchange:
             return unpack_bits(self._in.take(-(-math.prod(shape) // 8)), shape)
         return masks.own
 
+    def deal_to_last(self, content: Bytes) -> None:
+        """The dealer: bytes that the last holder takes with `take_dealt`, uniform for it."""
+        self._out.add(content)
+
+    def take_dealt(self, size: int) -> Bytes:
+        """The last holder: the next bytes of the dealer."""
+        return self._in.take(size)
+
     def flush(self) -> None:
         """Send what was dealt so far; a dealer does so before it waits for anybody."""
         self._out.flush()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -55,16 +55,7 @@ class Grouping:
                 f"The groups parameter of sum_by must be −1 or from 0 to n − 1 = {n - 1}. "
                 f"Got {checked.min()} to {checked.max()} instead."
             )
-        self._fill(find_places(checked, n), n, again)
-
-    @classmethod
-    def from_places(cls, places: Array, n: int) -> Self:
-        """A grouping by places that are known to be right, as a party's own are: not checked."""
-        self = cls.__new__(cls)
-        self._fill(places, n, again=False)
-        return self
-
-    def _fill(self, places: Array, n: int, again: bool) -> None:
+        places = find_places(checked, n)
         self.places, self.n, self.again = places, n, again
         groupings = places.shape[1]
         counts = np.bincount(places.ravel(), minlength=groupings * (n + 1))
@@ -86,31 +77,32 @@ def find_places(codes: Array, n: int) -> Array:
 
 
 def sum_by_place(places: Array, values: Array, count: int) -> Array:
-    """Values (rows, k) summed at each of a row's places (rows, f), below ``count``; (count, k).
+    """Values summed at each of a row's places (rows, f), which are below ``count``.
 
-    One compiled pass over integers, by a matrix with a one for each place: a column is a row.
+    Values (rows,) give (count,), values (rows, k) give (count, k). One compiled pass over integers
+    of the values' own width, by a matrix with a one for each place: a column is a row.
     """
     from scipy import sparse
 
     rows, many = places.shape
     narrow = places.size <= np.iinfo(places.dtype).max
     starts = np.arange(rows + 1, dtype=places.dtype if narrow else np.int64) * many
-    belongs = sparse.csc_array((_ones(places.size), places.ravel(), starts), shape=(count, rows))
+    ones = _ones(places.size, values.dtype)
+    belongs = sparse.csc_array((ones, places.ravel(), starts), shape=(count, rows))
     return np.asarray(belongs @ values)
 
 
-_kept_ones = np.ones(0, dtype=np.int64)
+_kept_ones: dict[np.dtype[Any], Array] = {}
 _MOST_KEPT = 1 << 22
 
 
-def _ones(count: int) -> Array:
+def _ones(count: int, dtype: np.dtype[Any]) -> Array:
     """``count`` ones: always the same array where they are few, since making it would cost time."""
-    global _kept_ones
     if count > _MOST_KEPT:
-        return np.ones(count, dtype=np.int64)
-    kept = _kept_ones
-    if len(kept) < count:
-        _kept_ones = kept = np.ones(min(2 * count, _MOST_KEPT), dtype=np.int64)
+        return np.ones(count, dtype=dtype)
+    kept = _kept_ones.get(dtype)
+    if kept is None or len(kept) < count:
+        _kept_ones[dtype] = kept = np.ones(min(2 * count, _MOST_KEPT), dtype=dtype)
     return kept[:count]
 
 

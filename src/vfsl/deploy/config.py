@@ -136,8 +136,9 @@ DISCLOSURES = {
     "about the other's labels and columns",
     "rare labels": "feature holders could work out which rows have a rare label",
     "tree partitions": "the label holder sees which way training rows go at those splits of the "
-    "others that they come to, and can order most of these rows by the others' columns; the others "
-    "see how rows fall apart, and can guess labels once they know a few",
+    "others that they come to, and can order most of these rows by the others' columns; under "
+    "encryption, and where sums of candidates are asked for, the others see how rows fall apart, "
+    "and can guess labels once they know a few",
     "cross-gram": "one party sees the products of its own columns with the other's",
     "associations": "a party learns how strongly each of its columns goes with another's, rounded, "
     "and whether that is above a threshold or what a test of it needs; "

@@ -75,9 +75,6 @@ class Estimator(ABC):
     name: ClassVar[str]
     """The name of the model in job files, in records and on disk."""
 
-    knows_training_scores: ClassVar[bool] = False
-    """Whether the label holder's fresh share has the scores of all training rows."""
-
     keeps_checkpoints: ClassVar[bool] = False
     """Whether a training that was interrupted goes on from what the parties kept."""
 
@@ -103,6 +100,11 @@ class Estimator(ABC):
         """What `score_rows` returns: logits or probabilities of classes, or numbers."""
 
     @property
+    def knows_training_scores(self) -> bool:
+        """Whether the label holder's fresh share has the scores of all training rows."""
+        return False
+
+    @property
     def needs_key_holder(self) -> bool:
         """Whether the key holder takes part in training."""
         return True
@@ -111,6 +113,11 @@ class Estimator(ABC):
     def scores_need_key_holder(self) -> bool:
         """Whether the key holder takes part in scoring."""
         return True
+
+    @property
+    def predicts_without(self) -> bool:
+        """Whether it can predict rows without the cells of feature holders."""
+        return False
 
     def work(self, feature_holders: int, weighted: bool = False) -> str:
         """The kind of work that picks the scheme where it was left to "auto"."""
@@ -168,30 +175,60 @@ class Estimator(ABC):
         self.label_ = label
         return self
 
-    def decision_function(self, fed: Federation) -> Array:
+    def decision_function(
+        self, fed: Federation, *, offline: Sequence[str] = (), rows: str = "overlap"
+    ) -> Array:
         """Scores of the aligned rows in the common order, (rows, models · outputs).
 
         Where the label holder has the scores of the training rows, only other rows are scored, and
         if there are none, no message is sent. A model that was loaded has no training scores.
+
+        Parameters
+        ----------
+        fed : Federation
+        offline : sequence of str
+            Feature holders of the training that do not take part; trees only. A party that is not
+            aligned must be named here.
+        rows : {"overlap", "all"}
+            "all": all rows of the label holder in the order of its table; those that the others
+            lack as if all of them were offline. Trees only.
         """
         places, held = None, self.held_share
         holder, parts = self.label_[0], fed.parts(self.label_)
-        if self.knows_training_scores and held.scores is not None:
+        self.check_offline([p for p in self.shares_ if p not in parts], offline, rows)
+        if self.knows_training_scores and held.scores is not None and not offline:
             places = places_in_training(self.shares_, parts, holder)
-        roles = fed.roles(holder, self.work(len(parts) - 1))
+        roles = fed.roles(holder, self.work(len(parts) - 1)).without(offline)
         answers = fed.play(
-            partial(self.answer, label=self.label_, places=places),
+            partial(
+                self.answer,
+                label=self.label_,
+                places=places,
+                rows=rows,
+                offline=tuple(offline),
+            ),
             own={party: {"share": share} for party, share in self.shares_.items()},
-            parties=_players(roles, self.scores_need_key_holder),
+            parties=self._scorers(roles),
         )
         return np.asarray(answers[holder])
 
-    def predict(self, fed: Federation) -> Array:
-        """The most probable class, or the expected number, of each aligned row."""
-        return self.to_predictions(self.held_share, self.decision_function(fed))
+    def predict(
+        self, fed: Federation, *, offline: Sequence[str] = (), rows: str = "overlap"
+    ) -> Array:
+        """The most probable class, or the expected number, of each aligned row.
 
-    def predict_proba(self, fed: Federation) -> Array:
+        ``offline`` and ``rows`` are those of `decision_function`.
+        """
+        return self.to_predictions(
+            self.held_share, self.decision_function(fed, offline=offline, rows=rows)
+        )
+
+    def predict_proba(
+        self, fed: Federation, *, offline: Sequence[str] = (), rows: str = "overlap"
+    ) -> Array:
         """Class probabilities of the aligned rows, in the common order.
+
+        ``offline`` and ``rows`` are those of `decision_function`.
 
         Returns
         -------
@@ -202,7 +239,9 @@ class Estimator(ABC):
         self.check_fitted()
         if self.predicts == "numbers":
             raise ConfigError(f"{type(self).__name__} was trained for a regression: use predict.")
-        return self.to_probabilities(self.held_share, self.decision_function(fed))
+        return self.to_probabilities(
+            self.held_share, self.decision_function(fed, offline=offline, rows=rows)
+        )
 
     def score(self, fed: Federation) -> float:
         """Accuracy, or R² of numbers, on the aligned rows whose label is known."""
@@ -294,18 +333,24 @@ class Estimator(ABC):
         *,
         share: ModelShare | None = None,
         places: Array | None = None,
+        rows: str = "overlap",
+        offline: Sequence[str] = (),
     ) -> Array | None:
         """One party's whole side of a prediction: scores of the aligned rows at the label holder.
 
         ``places`` are those of the aligned rows among the training rows, −1 for a row that is to be
         scored; without them all rows are scored. Right after training nobody needs to be asked if
-        the model knows its training scores: the places are then 0, 1, 2, …
+        the model knows its training scores: the places are then 0, 1, 2, … ``rows`` and ``offline``
+        are those of `decision_function`.
         """
         roles = site.roles(label[0], self.work(len(site.standing.aligned) - 1))
-        if site.me not in _players(roles, self.scores_need_key_holder):
+        roles = roles.without(offline)
+        if site.me not in self._scorers(roles):
             return None
         part = site.part(label)
         settings: dict[str, Any] = {"model": self.name}
+        if offline:
+            settings["offline"] = list(offline)
         if part is not None:
             settings["new rows"] = len(part.rows) if places is None else int((places < 0).sum())
         if self.scores_need_key_holder:
@@ -322,7 +367,51 @@ class Estimator(ABC):
             if places is not None:
                 scores = scores_with_kept(share, places, scores)
             outcome.metrics = self.measure_quality(share, np.asarray(scores), part.target)
+            outcome.notes = self.note_offline(offline)
+            if rows == "all":
+                scores = np.concatenate([np.asarray(scores), self.score_alone(part, share)])
+                scores = scores[np.argsort(part.all_rows)]
         return scores
+
+    def check_offline(self, missing: Sequence[str], offline: Sequence[str], rows: str) -> None:
+        """Refuse a prediction that lacks a party which is not said to be offline, or needs it.
+
+        ``missing`` are the parties of the training that are not there.
+        """
+        if rows not in ("overlap", "all"):
+            raise ConfigError(
+                f"The rows parameter must be 'overlap' or 'all'. Got {rows!r} instead."
+            )
+        if (offline or rows == "all") and not self.predicts_without:
+            raise ConfigError(
+                f"{type(self).__name__} cannot predict without a party that it was trained with; "
+                "trees can."
+            )
+        others = [party for party in self.shares_ if party != self.label_[0]]
+        for party in offline:
+            if party not in others:
+                raise ConfigError(
+                    f"The offline parameter of {type(self).__name__} must name parties without the "
+                    f"label, {', '.join(others) or 'which are none'}. Got {party!r} instead."
+                )
+        for party in missing:
+            if party not in offline:
+                raise ConfigError(
+                    f"The model was trained with party {party!r}, whose rows are not there; align "
+                    f"with it, or predict with offline=[{party!r}]."
+                )
+
+    def note_offline(self, offline: Sequence[str]) -> tuple[str, ...]:
+        """What to say in the record of a prediction without these parties."""
+        return ()
+
+    def score_alone(self, part: Part, share: ModelShare) -> Array:
+        """Scores of the label holder's remaining rows, as if all others were offline."""
+        raise ConfigError(f"{type(self).__name__} cannot predict rows of one party alone.")
+
+    def _scorers(self, roles: Roles) -> tuple[str, ...]:
+        """Who plays a prediction; the label holder alone needs nobody."""
+        return _players(roles, self.scores_need_key_holder and bool(roles.feature_holders))
 
     def answer_all(
         self,
@@ -332,9 +421,13 @@ class Estimator(ABC):
         *,
         share: ModelShare | None = None,
         places: Array | None = None,
+        rows: str = "overlap",
+        offline: Sequence[str] = (),
     ) -> Answer | None:
         """`answer` for every row that the model can say something of, at the label holder."""
-        scores = self.answer(site, channel, label, share=share, places=places)
+        scores = self.answer(
+            site, channel, label, share=share, places=places, rows=rows, offline=offline
+        )
         return None if scores is None or share is None else self.interpret(site, share, scores)
 
     # ---- how scores become predictions, at the label holder -------------------------------------
@@ -366,12 +459,14 @@ class Estimator(ABC):
 
     def interpret(self, site: Site, share: ModelShare, scores: Array) -> Answer:
         """What the scores of a site's aligned rows mean."""
-        rows = site.rows().overlap
+        rows, more = site.rows().overlap, {}
+        if len(scores) > len(rows):  # with the label holder's other rows
+            rows = np.sort(np.concatenate([rows, site.rows().rest]))
+            more = {"aligned": np.isin(rows, site.rows().overlap)}
         if self.predicts == "numbers":
-            return Answer(rows, self.to_predictions(share, scores))
-        return Answer(
-            rows, self.to_probabilities(share, scores), np.asarray(share.state["classes"])
-        )
+            return Answer(rows, self.to_predictions(share, scores), more=more)
+        chances, classes = self.to_probabilities(share, scores), np.asarray(share.state["classes"])
+        return Answer(rows, chances, classes, more)
 
     def measure_quality(
         self, share: ModelShare, scores: Array, target: Array | None

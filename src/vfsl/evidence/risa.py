@@ -418,16 +418,18 @@ class RISA(Estimator):
         *,
         share: ModelShare | None = None,
         places: Array | None = None,
+        rows: str = "all",
+        offline: Sequence[str] = (),
     ) -> Answer | None:
         """Of all rows of the label holder: it knows what to do without the others."""
-        opinions = self.answer(site, channel, label, share=share, rows="all")
+        opinions = self.answer(site, channel, label, share=share, rows="all", offline=offline)
         if opinions is None or share is None:
             return None
         mine = site.rows()
-        rows = np.sort(np.concatenate([mine.overlap, mine.rest]))
-        more = {"uncertainty": opinions[:, -1], "aligned": np.isin(rows, mine.overlap)}
+        every = np.sort(np.concatenate([mine.overlap, mine.rest]))
+        more = {"uncertainty": opinions[:, -1], "aligned": np.isin(every, mine.overlap)}
         classes = np.asarray(share.state["classes"])
-        return Answer(rows, self.to_probabilities(share, opinions), classes, more)
+        return Answer(every, self.to_probabilities(share, opinions), classes, more)
 
     # ---- how opinions become predictions, at the label holder ---------------------------------
 

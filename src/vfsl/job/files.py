@@ -5,28 +5,31 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
-from vfsl.align import Limits, Normalise
+from vfsl.align import IdList, Limits, Normalise, RowPlan, RowShare
 from vfsl.data import PartyTable
 from vfsl.data.checks import counted
 from vfsl.errors import ConfigError
-from vfsl.estimators import load_model
+from vfsl.estimators import Estimator, load_model
+from vfsl.estimators.trees import TreeModel
 from vfsl.federation import Federation
 from vfsl.job.drafting import in_options
 from vfsl.job.mistakes import sentence
-from vfsl.job.play import predict_to_file, write_aligned
+from vfsl.job.play import explain_to_file, predict_to_file, write_aligned
 from vfsl.job.run import check_free, run_job
 from vfsl.job.schema import check
 from vfsl.job.tables import IdSection, Reading
+from vfsl.parts import no_rows
 from vfsl.progress import OnEvent
 from vfsl.record import FILE_NAME
 
@@ -112,6 +115,10 @@ def predict_files(
     sections: Sections | None = None,
     id_section: Mapping[str, Any] | None = None,
     model: str | None = None,
+    rows: str = "overlap",
+    offline: Sequence[str] = (),
+    explain: bool = False,
+    explain_columns: Sequence[str] = (),
     protocol: str = "ecdh",
     scheme: str = "auto",
     seed: int = 0,
@@ -127,6 +134,13 @@ def predict_files(
         As in :func:`align_files`. The label column need not be there.
     model : str, optional
         The model's name, if the run has several: model-2, for example.
+    rows, offline
+        As in `Estimator.decision_function`. Parties without a file must be offline; the label
+        holder alone predicts all its rows.
+    explain : bool
+        Whether the label holder learns what each party adds to the scores; trees.
+    explain_columns : sequence of str
+        Parties that learn what each of their own columns adds; trees.
     scheme, seed
         As in the run section of a job.
     """
@@ -147,20 +161,62 @@ def predict_files(
     fitted = load_model(run, name)
     holder, column = fitted.label_
     missing = [party for party in fitted.shares_ if party not in files]
-    if missing:
-        raise ConfigError(f"The model needs a table of party {missing[0]!r}; add it by --party.")
-    how = _readings(sections, fitted.shares_)
-    tables = {party: how[party].read(files[party], party, ids[party]) for party in fitted.shares_}
+    may = fitted.predicts_without
+    for party in missing:
+        if party == holder or party not in offline:
+            raise ConfigError(
+                f"The model needs a table of party {party!r}; add it by --party"
+                + (f", or say --offline {party}." if may and party != holder else ".")
+            )
+    fitted.check_offline(missing, offline, rows)
+    whom: list[str | None] = [*([None] if explain else []), *explain_columns]
+    _check_explained(fitted, whom, offline)
+    here = [party for party in fitted.shares_ if party not in offline]
+    how = _readings(sections, here)
+    tables = {party: how[party].read(files[party], party, ids[party]) for party in here}
     tables[holder] = _with_label(tables[holder], column)
     fed = Federation(tables, scheme=scheme, seed=seed, on_event=on_event)
     with _finished_folder(out) as folder:
-        fed.align(protocol=protocol, normalise=_normalise(id_section))
+        if len(tables) > 1:
+            fed.align(protocol=protocol, normalise=_normalise(id_section))
+        else:
+            fed.plan = _plan_of_one(holder, fed.sites[holder].ids())
         path = folder / "parties" / holder / "predictions.csv"
-        own = {party: {"share": share} for party, share in fitted.shares_.items()}
-        fed.play(partial(predict_to_file, model=fitted, label=fitted.label_, path=path), own=own)
+        play = partial(
+            predict_to_file,
+            model=fitted,
+            label=fitted.label_,
+            path=path,
+            rows=rows,
+            offline=tuple(offline),
+        )
+        own = {party: {"share": fitted.shares_[party]} for party in tables}
+        fed.play(play, own=own)
+        if isinstance(fitted, TreeModel):
+            play = partial(explain_to_file, model=fitted, label=fitted.label_)
+            for one in whom:
+                fed.play(partial(play, folder=folder / "parties", party=one), own=own)
         fed.record.save(folder)
         fed.report(folder / "report.html")
     return fed
+
+
+def _check_explained(model: Estimator, whom: Sequence[str | None], offline: Sequence[str]) -> None:
+    """Refuse to explain to parties that are not there, or what is not trees."""
+    if whom and (offline or not isinstance(model, TreeModel)):
+        raise ConfigError("Only scores of trees are explained, with all parties of the training.")
+    for party in whom:
+        if party is not None and party not in model.shares_:
+            raise ConfigError(
+                f"--explain-columns must name one of {', '.join(model.shares_)}. Got {party!r} "
+                "instead."
+            )
+
+
+def _plan_of_one(party: str, ids: IdList) -> RowPlan:
+    """All rows of a party that predicts alone, in the order of its table."""
+    rows = np.sort(ids.rows).astype(np.int64)
+    return RowPlan({party: RowShare(party, secrets.token_hex(8), rows, no_rows())})
 
 
 def _with_label(table: PartyTable, column: str) -> PartyTable:

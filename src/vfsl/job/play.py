@@ -21,6 +21,7 @@ from vfsl.completion.recommend import Advice, advise
 from vfsl.data import FILE_ROW, write_table
 from vfsl.errors import ConfigError
 from vfsl.estimators import XGB, Answer, Estimator, load_share, save_page, save_share
+from vfsl.estimators.trees import TreeModel
 from vfsl.job.completion_files import write_advice, write_completion
 from vfsl.job.evaluate import judge, judge_ranking
 from vfsl.job.judging import measure_answer, measures_for
@@ -189,14 +190,19 @@ def predict_to_file(
     share: ModelShare | None = None,
     places: Array | None = None,
     fresh: bool = False,
+    rows: str = "overlap",
+    offline: Sequence[str] = (),
 ) -> None:
     """Predict the aligned rows, and write them with their ids at the label holder.
 
-    ``fresh`` says that the model was trained in this run, on the rows that are not held out.
+    ``fresh`` says that the model was trained in this run, on the rows that are not held out;
+    ``rows`` and ``offline`` are those of `Estimator.decision_function`.
     """
     if not _takes_part(site, model.scores_need_key_holder):
         return
-    answer = model.answer_all(site, channel, label, share=share, places=places)
+    answer = model.answer_all(
+        site, channel, label, share=share, places=places, rows=rows, offline=offline
+    )
     if answer is None:
         return
     table = site.own_table().take(answer.rows)
@@ -206,6 +212,28 @@ def predict_to_file(
     if fresh:
         target = labels_of(site.own_table(), label[1], answer.rows)
         site.outcomes[-1].metrics = measure_rows(answer, target, kinds)
+
+
+def explain_to_file(
+    site: Site,
+    channel: Channel,
+    model: TreeModel,
+    label: tuple[str, str],
+    folder: Path,
+    share: ModelShare | None = None,
+    party: str | None = None,
+) -> None:
+    """Write what moves scores, with ids, at the party that it is for: see `TreeModel.explain`."""
+    frame = model.explain_rows(site, channel, label, share=share, party=party)
+    if frame is None:
+        return
+    frame.columns = [
+        ": ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in frame
+    ]
+    table = site.own_table().take(site.rows().overlap)
+    ids = table.to_frame()[list(table.id_columns)].reset_index(drop=True)
+    name = "contributions.csv" if party is None else "column-contributions.csv"
+    write_table(pd.concat([ids, frame.add_prefix("adds ")], axis=1), folder / site.me / name)
 
 
 def _name_columns(answer: Answer, column: str, rows: Array) -> dict[str, Array]:
@@ -297,18 +325,26 @@ def play_evaluate(step: EvaluateStep, site: Site, channel: Channel) -> None:
             continue
         if site.table is not None:
             share = load_share(_pages(site), site.me, f"model-{number}")
-        here, before, name = (
-            channel.within(f"model {number}"),
-            len(site.outcomes),
-            trained.place.name,
-        )
-        scores = model.answer(testing, here, label, share=share)
+        before = len(site.outcomes)
+        absences: list[tuple[str, ...]] = [()]
+        if step.subsets and model.predicts_without:
+            absences = site.roles(label[0]).list_absences()
+        for at, offline in enumerate(absences):
+            here = channel.within(f"model {number}" if not at else f"model {number} subset {at}")
+            scores = model.answer(testing, here, label, share=share, offline=offline)
+            if scores is not None and share is not None:
+                name = trained.place.name
+                name += f" without {' and '.join(offline)}" if offline else ""
+                by_label.setdefault(label, {})[name] = model.interpret(testing, share, scores)
+                if not offline:
+                    ways[name] = trained.way
         for outcome in site.outcomes[before:]:
-            outcome.settings = {**outcome.settings, "name": name, "for": "evaluate"}
+            outcome.settings = {
+                **outcome.settings,
+                "name": trained.place.name,
+                "for": "evaluate",
+            }
             outcome.metrics = {}  # the evaluation has them, with bounds
-        if scores is not None and share is not None:
-            by_label.setdefault(label, {})[name] = model.interpret(testing, share, scores)
-            ways[name] = trained.way
     for place, (label, answers) in enumerate(by_label.items()):
         page = _judge(step, site, channel.within(f"label {place + 1}"), label, answers, ways)
         suffix = f"{site.number}" if not place else f"{site.number}-{place + 1}"
@@ -339,7 +375,7 @@ def _judge(
             step.bootstrap,
             step.level,
             rng,
-            {name: ways[name] for name in answers},
+            {name: ways[name] for name in answers if name in ways},
             tell,
         )
         found = _judge_ranking(step, site, label, rng)

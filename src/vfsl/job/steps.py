@@ -285,6 +285,10 @@ class EvaluateStep(Step):
     models: list[int] | None = Field(
         default=None, min_length=1, description="Numbers of train steps; all by default."
     )
+    subsets: bool = Field(
+        default=False,
+        description="Judge trees also without each feature holder, and without all of them.",
+    )
     bootstrap: int = Field(default=1000, ge=100, description="How many bootstrap samples.")
     level: float = Field(default=0.95, gt=0.5, lt=1, description="The level of the intervals.")
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.estimators.trees.tree_cases import table_of
-from vfsl.crypto import Grouping
 from vfsl.data import PartyTable
 from vfsl.estimators.trees import binning
 from vfsl.estimators.trees.binning import Bins, Column, Histograms, cut_quantiles
@@ -191,25 +190,24 @@ def test_what_goes_left_for_people():
 def test_sums_by_bin_against_a_loop(seed, columns, rows):
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, 6, size=(rows, columns)).astype(np.uint8)
-    values = rng.integers(-(2**27), 2**27, size=(rows, 3))
+    values = rng.integers(-(2**57), 2**57, size=rows) // rows
     chosen = np.flatnonzero(rng.random(rows) < 0.6)
     cells = Histograms(codes, 6)
-    sums, counts = np.zeros((columns, 6, 3), dtype=int), np.zeros((columns, 6), dtype=int)
+    sums, counts = np.zeros((columns, 6), dtype=int), np.zeros((columns, 6), dtype=int)
     for row in chosen:
         for column in range(columns):
             sums[column, codes[row, column]] += values[row]
             counts[column, codes[row, column]] += 1
     everyone = np.arange(rows)
-    both, whole = cells.sums([chosen, everyone], [values, values]), values.sum(axis=0)
-    assert (both[0] == sums).all()
-    assert (both[1].sum(axis=1) == whole).all()
-    assert (cells.counts([everyone, chosen])[1] == counts).all()
-    if len(chosen) and columns:  # the same for schemes: nodes side by side in every column
-        made = cells.grouping([everyone, chosen])
-        assert (made.counts.reshape(columns, 2, 6)[:, 1] == counts).all()
-        wanted = Grouping(np.vstack([codes, codes[chosen] + 6]).astype(np.int64), 12)
-        assert (made.codes == wanted.codes).all()
-        assert (made.counts == wanted.counts).all()
+    for nodes in ([chosen, everyone], [chosen]):
+        each = [values[node] for node in nodes]
+        found = cells.add_up(nodes, each)
+        assert (found[0] == np.stack([sums, counts])).all()
+        assert (cells.sums(nodes, each) == found[:, 0]).all()
+        assert (cells.counts(nodes) == found[:, 1]).all()
+    roots = cells.add_up([everyone, everyone], [values, 2 * values])
+    assert (roots[:, 0].sum(axis=2) == [[values.sum()], [2 * values.sum()]]).all()
+    assert (cells.counts([everyone, everyone]) == roots[:, 1]).all()
 
 
 def test_places_get_the_room_that_they_need():

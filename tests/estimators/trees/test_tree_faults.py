@@ -1,6 +1,7 @@
 """Trees where something is odd or breaks: data, parameters, and parties that die on the way."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -57,7 +58,8 @@ def test_a_feature_holder_without_a_useful_column(roles, empty):
     made["B"] = empty(60, "B")
     parts = parts_of(made, target)
     shares = train(TINY, parts, roles)
-    alone = train(TINY, {"C": parts["C"]}, ALONE)
+    as_hidden = replace(TINY, candidates="auto" if roles.scheme == "plain" else "sums")
+    alone = train(as_hidden, {"C": parts["C"]}, ALONE)
     assert shape(shares["C"]) == shape(alone["C"])
     assert shares["B"].state["rules"] == []
     assert shares["B"].state["importance"] == []
@@ -106,15 +108,19 @@ def test_a_feature_holder_whose_splits_never_win(roles):
 @SCHEMES
 @pytest.mark.parametrize("rows", [12, 19, 20])
 def test_few_rows(roles, rows):
-    """Under twenty rows no split leaves ten on each side; the model is a constant."""
+    """Where sums are shown, under twenty rows no split leaves ten on each side: a constant."""
     x = np.arange(float(rows))
     made = {
         "C": table_of(pd.DataFrame({"a": -x}), "C"),
         "B": table_of(pd.DataFrame({"b": x}), "B"),
     }
-    model = XGB(n_estimators=1, max_depth=2, max_bins=4, task="regression")
-    shares = train(model, parts_of(made, x), roles)
+    how = {"n_estimators": 1, "max_depth": 2, "max_bins": 4, "task": "regression"}
+    shares = train(XGB(**how, candidates="sums"), parts_of(made, x), roles)
     assert len(splits(shares)) == (1 if rows >= 20 else 0)
+    if roles.scheme == "plain":
+        assert len(splits(train(XGB(**how), parts_of(made, x), roles))) == 3
+        few = train(XGB(**how, min_rows=10), parts_of(made, x), roles)
+        assert len(splits(few)) <= (1 if rows >= 20 else 0)
 
 
 @SCHEMES
@@ -251,7 +257,8 @@ def test_bad_weights(weights, message):
         (lambda: XGB(max_depth=-1), "max_depth"),
         (lambda: XGB(max_bins=1), "max_bins"),
         (lambda: XGB(max_bins=256), "max_bins"),
-        (lambda: LGB(min_rows=9), "min_rows"),
+        (lambda: LGB(min_rows=0), "min_rows"),
+        (lambda: LGB(candidates="all"), "candidates"),
         (lambda: XGB(task="ranking"), "task"),
         (lambda: XGB(categories="all"), "categories"),
         (lambda: XGB(packing="row"), "packing"),

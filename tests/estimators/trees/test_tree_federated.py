@@ -193,7 +193,7 @@ def test_a_weight_of_two_is_a_row_that_counts_twice():
 def test_encrypted_trees_are_the_plain_ones(name, roles):
     made, target = tables(rows=90, missing=0.2)
     label = classes(target)
-    model = FOUR[name](n_estimators=2, max_depth=2, max_bins=6)
+    model = FOUR[name](n_estimators=2, max_depth=2, max_bins=6, candidates="sums")
     parts = parts_of(made, label)
     plain, hidden = train(model, parts), train(model, parts, roles)
     assert hidden["C"].state == plain["C"].state
@@ -203,34 +203,34 @@ def test_encrypted_trees_are_the_plain_ones(name, roles):
 
 def test_several_classes_under_encryption():
     made, target = tables(rows=90)
-    model = XGB(n_estimators=1, max_depth=2, max_bins=5)
+    model = XGB(n_estimators=1, max_depth=2, max_bins=5, candidates="sums")
     parts = parts_of(made, classes(target, 3))
     assert train(model, parts)["C"].state == train(model, parts, BFV)["C"].state
 
 
 @pytest.mark.parametrize("roles", [PLAIN, PAILLIER], ids=lambda roles: roles.scheme)
-def test_packing_changes_no_tree(roles):
+@pytest.mark.parametrize("candidates", ["auto", "sums"])
+def test_packing_changes_no_tree(roles, candidates):
     made, target = tables(rows=80)
     parts = parts_of(made, classes(target))
-    small = {"n_estimators": 1, "max_depth": 2, "max_bins": 5}
-    ways = ("tree", "node", "level")
-    tree, node, level = (train(XGB(**small, packing=how), parts, roles) for how in ways)
+    small = {"n_estimators": 1, "max_depth": 2, "max_bins": 5, "candidates": candidates}
+    ways = ("tree", "node", "auto")
+    tree, node, auto = (train(XGB(**small, packing=how), parts, roles) for how in ways)
     for party in ("B", "C"):
-        assert tree[party].state == node[party].state == level[party].state
+        assert tree[party].state == node[party].state == auto[party].state
 
 
-@pytest.mark.parametrize("how", ["tree", "level"])
-def test_bfv_packs_by_node_only(how):
+def test_bfv_packs_by_node_only():
     made, target = tables(rows=80)
     with pytest.raises(VfslError, match="must be 'node' or 'auto' under 'bfv'"):
-        train(XGB(n_estimators=1, packing=how), parts_of(made, classes(target)), BFV)
+        train(XGB(n_estimators=1, packing="tree"), parts_of(made, classes(target)), BFV)
 
 
 @pytest.mark.parametrize("roles", [PLAIN, PAILLIER], ids=lambda roles: roles.scheme)
 def test_no_key_holder_is_needed(roles):
     made, target = tables(rows=80)
     parts = parts_of(made, classes(target))
-    small = {"n_estimators": 1, "max_depth": 2, "max_bins": 5}
+    small = {"n_estimators": 1, "max_depth": 2, "max_bins": 5, "candidates": "sums"}
     transcript = Transcript()
     with_holder = train(XGB(**small), parts, roles)
     without = train(XGB(**small, keys="label-holder"), parts, roles, transcript=transcript)
@@ -243,6 +243,13 @@ def test_without_a_key_holder_bfv_is_refused():
     made, target = tables(rows=80)
     with pytest.raises(ConfigError, match="must be 'paillier'"):
         train(XGB(keys="label-holder"), parts_of(made, classes(target)), BFV)
+
+
+@pytest.mark.parametrize("roles", [PAILLIER, BFV], ids=["paillier", "bfv"])
+def test_the_best_candidate_is_found_on_shares_only(roles):
+    made, target = tables(rows=80)
+    with pytest.raises(ConfigError, match="must be 'sums' or 'auto'"):
+        train(XGB(candidates="best"), parts_of(made, classes(target)), roles)
 
 
 @pytest.mark.slow

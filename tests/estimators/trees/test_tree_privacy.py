@@ -244,7 +244,7 @@ def test_every_sum_that_the_label_holder_opens_is_over_ten_rows(roles):
     """With squared loss and equal weights h counts rows, so C's own view tells how many."""
     rows = 150
     made, target = tables(rows=rows, missing=0.1)
-    model = XGB(n_estimators=1, max_depth=3, max_bins=16, task="regression")
+    model = XGB(n_estimators=1, max_depth=3, max_bins=16, task="regression", candidates="sums")
     transcript = views(made, target, model, roles)
     nodes = opened_by_label_holder(transcript, roles)
     step = ((1 << (FOLD_BITS - 1)) - 1) // rows
@@ -262,7 +262,7 @@ def test_what_is_left_of_a_node_is_over_ten_rows_too():
     """C knows the total of each node, and so what a candidate sends to the right."""
     rows = 150
     made, target = tables(rows=rows, missing=0.1)
-    model = XGB(n_estimators=1, max_depth=3, max_bins=16, task="regression")
+    model = XGB(n_estimators=1, max_depth=3, max_bins=16, task="regression", candidates="sums")
     transcript = Transcript(keep_views=True)
     shares = train(model, parts_of(made, target), transcript=transcript)
     followed = rows_of_nodes(made, shares)

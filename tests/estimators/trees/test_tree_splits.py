@@ -24,6 +24,7 @@ from vfsl.estimators.trees.splits import (
     merge_bins,
     quantise,
     row_bound,
+    row_limit,
 )
 
 SMALL = st.floats(-1e6, 1e6, allow_subnormal=False)
@@ -289,6 +290,21 @@ def test_the_largest_sums_fit():
         total = fold(values, FOLD_BITS).sum(keepdims=True)
         assert unfold(total, 2, FOLD_BITS)[0].tolist() == values.sum(axis=0).tolist()
         assert values[0, 1] >= (1 << (FOLD_BITS - 1)) // rows - 1  # the space is used
+
+
+def test_gradients_are_rounded_to_the_nearest_and_nothing_is_drawn():
+    """Halves go to the even neighbour; rounding at random would differ from call to call."""
+    rows = (1 << 20) - 1
+    assert row_limit(rows) == 256  # so that halves are exact
+    g = np.zeros(rows)
+    g[:8] = np.array([256, 0.5, 1.5, 2.5, -0.5, -1.5, 0.49, -255.51]) / 256
+    first, scale = quantise(g, np.abs(g), rows)
+    again, _ = quantise(g, np.abs(g), rows)
+    assert scale.g == 256
+    assert first[:8, 0].tolist() == [256, 0, 2, 2, 0, -2, 0, -256]
+    assert (first == again).all()
+    turned, _ = quantise(g[::-1], np.abs(g)[::-1], rows)
+    assert (turned[::-1] == first).all()  # a row's integers do not depend on its place
 
 
 def test_zero_gradients_stay_zero():

@@ -7,20 +7,21 @@ its own columns once, by its own training rows, and keeps the edges in its share
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from vfsl.crypto import Grouping
 from vfsl.crypto.sums import sum_by_place
 from vfsl.data import Kind, PartyTable
 from vfsl.data.codes import as_floats
 from vfsl.values import Array, Integers
 
 MOST_BINS = 255
+_ALONE = 4096  # nodes of that many rows are summed one by one: their places need no shift
 
 
 @dataclass(frozen=True)
@@ -185,48 +186,80 @@ class Histograms:
     """
 
     def __init__(self, codes: Array, width: int) -> None:
-        columns = codes.shape[1]
-        self.shape: tuple[int, int] = (columns, width)
-        self._codes = codes.astype(np.int32, order="C")
+        self.shape: tuple[int, int] = (codes.shape[1], width)
         # One number for column and code, so that one pass serves all columns.
-        self._places = self._codes + np.arange(columns, dtype=np.int32) * width
+        base = np.arange(codes.shape[1], dtype=np.int32) * np.int32(width)
+        self._places = np.add(codes, base, dtype=np.int32, order="C")
 
     def counts(self, rows: Sequence[Array]) -> Integers:
         """How many of each node's rows are in each bin, (nodes, columns, width)."""
-        places = self._at(rows)
         shape = (len(rows), *self.shape)
-        return np.bincount(places.ravel(), minlength=math.prod(shape)).reshape(shape)
+        if self._has_all(rows):
+            return np.broadcast_to(self._all_counts, shape)
+        return _count(self._at(rows), math.prod(shape)).reshape(shape)
 
-    def sums(self, rows: Sequence[Array], values: Sequence[Integers]) -> Integers:
-        """Values (rows, k) of each node's rows summed in each bin, (nodes, columns, width, k).
+    def add_up(self, rows: Sequence[Array], values: Sequence[Integers]) -> Integers:
+        """Of each node's rows in each bin the sum and the number, (nodes, 2, columns, width).
 
-        ``values`` has all rows, once for each node.
+        ``values`` has for each node a number for each of its rows.
         """
-        columns, width = self.shape
-        chosen = np.concatenate([each[at] for each, at in zip(values, rows, strict=True)])
-        summed = sum_by_place(self._at(rows), chosen, len(rows) * columns * width)
-        return summed.reshape(len(rows), columns, width, chosen.shape[1])
+        found = np.empty((len(rows), 2, *self.shape), dtype=np.int64)
+        found[:, 0] = self.sums(rows, values, count_into=found[:, 1])
+        return found
 
-    def grouping(self, rows: Sequence[Array]) -> Grouping:
-        """All nodes' rows for a scheme to sum: the bins of the first node, of the second, ..."""
-        columns, width = self.shape
-        groups = len(rows) * width
-        places = _widen(self._codes[np.concatenate(rows)], columns * (groups + 1))
-        places += _starts(rows, width).astype(places.dtype)
-        places += np.arange(columns, dtype=places.dtype) * (groups + 1) + 1
-        return Grouping.from_places(places, groups)
+    def sums(
+        self,
+        rows: Sequence[Array],
+        values: Sequence[Integers],
+        count_into: Integers | None = None,
+    ) -> Integers:
+        """Of each node's rows in each bin the sum of values, (nodes, columns, width).
+
+        ``count_into`` gets their numbers, which share the work.
+        """
+        found = np.empty((len(rows), *self.shape), dtype=np.int64)
+        for some, places in self._find_places(rows):
+            into = found[some]
+            summed = sum_by_place(places, np.concatenate(values[some]), into.size)
+            into[:] = summed.reshape(into.shape)
+            if count_into is not None and places is self._places:
+                count_into[some] = self._all_counts
+            elif count_into is not None:
+                count_into[some] = _count(places, into.size).reshape(into.shape)
+        return found
+
+    def _find_places(self, rows: Sequence[Array]) -> Iterator[tuple[slice, Array]]:
+        """Some nodes, and the places of their cells: large nodes one by one, others together."""
+        if self._has_all(rows):
+            yield from ((slice(at, at + 1), self._places) for at in range(len(rows)))
+        elif sum(map(len, rows)) >= _ALONE * len(rows):
+            yield from ((slice(at, at + 1), self._at([each])) for at, each in enumerate(rows))
+        else:
+            yield slice(0, len(rows)), self._at(rows)
+
+    @cached_property
+    def _all_counts(self) -> Integers:
+        return _count(self._places, math.prod(self.shape)).reshape(self.shape)
+
+    def _has_all(self, rows: Sequence[Array]) -> bool:
+        """Whether every node is a root: the rows of a node rise, and none comes twice."""
+        return all(len(each) == len(self._places) for each in rows)
 
     def _at(self, rows: Sequence[Array]) -> Array:
         """The place of each cell of each node's rows, nodes one after the other."""
-        size = self.shape[0] * self.shape[1]
-        places = _widen(self._places[np.concatenate(rows)], len(rows) * size)
-        places += _starts(rows, size).astype(places.dtype)
+        size = math.prod(self.shape)
+        # Much faster than an index in brackets.
+        places = self._places.take(np.concatenate(rows), axis=0)
+        places = _widen(places, len(rows) * size)
+        if len(rows) > 1:
+            starts = np.arange(len(rows), dtype=places.dtype) * size
+            places += np.repeat(starts, [len(each) for each in rows])[:, None]
         return places
 
 
-def _starts(rows: Sequence[Array], step: int) -> Array:
-    """Where the cells of each row's node begin, nodes being ``step`` apart; (rows, 1)."""
-    return np.repeat(np.arange(len(rows)) * step, [len(each) for each in rows])[:, None]
+def _count(places: Array, size: int) -> Integers:
+    """How many cells are at each place."""
+    return sum_by_place(places, np.ones(len(places), dtype=np.int32), size).astype(np.int64)
 
 
 def _widen(places: Array, count: int) -> Array:

@@ -285,6 +285,10 @@ class Boosting(Strategy):
             goals.append(make_goal(g, h, h if self.second_order else weight, at))
         return goals
 
+    @property
+    def judges(self) -> Array | None:
+        return self.validation
+
     def _judge(self, ensemble: Ensemble) -> None:
         number = len(ensemble.rounds)
         loss = self.objective.loss(ensemble.scores, self._training_weights())

@@ -15,10 +15,11 @@ import numpy as np
 
 from vfsl.channel import Channel
 from vfsl.crypto import EncryptedArray, PrefixSums
+from vfsl.crypto.plain import read_plain
 from vfsl.crypto.words import Words
 from vfsl.errors import ProtocolError
 from vfsl.estimators.exchange import load_array, unbundle
-from vfsl.estimators.trees.splits import Rule
+from vfsl.estimators.trees.splits import Rule, row_bound
 from vfsl.estimators.trees.tree import Cut, Node, Partition, Sum, keep_live, note_sums
 from vfsl.values import Array, Ciphertext, Integers, Masked
 
@@ -51,12 +52,18 @@ class CandidateSums(ABC):
         self._offered = {node: order for node, order in self._offered.items() if node in open_nodes}
 
     def _note_offered(
-        self, channel: Channel, wanted: list[Node], counts: Integers, order: Array
+        self, channel: Channel, wanted: list[Node], counts: Integers | None, order: Array
     ) -> Array:
-        """Which candidates of each node are shown, in this order, by the rows in its bins."""
+        """Which candidates of each node are shown, in this order, by the rows in its bins.
+
+        Without counts all are: under plain, which hides nothing, where the best one is looked for.
+        """
         holder, growth = self._holder, self._holder.growth
-        shown = holder.candidates.allowed(counts, growth.least_rows)
-        if min(growth.columns_by_tree, growth.columns_by_node) < 1:
+        if counts is None:
+            shown = np.ones(order.shape, dtype=bool)
+        else:
+            shown = holder.candidates.allowed(counts, growth.least_rows)
+        if growth.samples_columns:
             tree = self._first_tree
             shown &= np.stack([holder.may_use(tree + node.tree, node.number) for node in wanted])
         shown = np.take_along_axis(shown, order, axis=1)
@@ -92,10 +99,11 @@ class EncryptedSums(CandidateSums):
         order = random.reshape(len(wanted), -1).argsort(axis=1)
         shown = self._note_offered(channel, wanted, counts, order)
         hidden = self._hide(wanted, order, shown)
-        masks = {"masks": [mask for _, mask in hidden], "shown": shown.sum(axis=1)}
-        channel.send(holder.roles.label_holder, "masks", Masked(masks))
+        # The request first: the key holder opens it while the masks are on their way.
         requests = Ciphertext([request for request, _ in hidden])
         channel.send(holder.growth.secret_holder(holder.roles), "histograms", requests)
+        masks = {"masks": [mask for _, mask in hidden], "shown": shown.sum(axis=1)}
+        channel.send(holder.roles.label_holder, "masks", Masked(masks))
 
     def _receive(self, channel: Channel, lengths: list[int]) -> list[EncryptedArray]:
         """Encrypted (g, h), in arrays of these lengths."""
@@ -116,8 +124,8 @@ class EncryptedSums(CandidateSums):
         """Of the arrays that come at this level; None if none do."""
 
     @abstractmethod
-    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers:
-        """Form the encrypted sums; how many rows each bin of the wanted nodes has."""
+    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers | None:
+        """Form the encrypted sums; how many rows each bin of wanted nodes has, if it matters."""
 
     @abstractmethod
     def _hide(self, wanted: list[Node], order: Array, shown: Array) -> list[tuple[Any, Any]]:
@@ -133,27 +141,28 @@ class SumsByNode(EncryptedSums):
         self._counts: dict[Node, Integers] = {}
 
     def _lengths(self, sums: list[Sum]) -> list[int] | None:
-        if self._holder.growth.packing == "node":
+        if self._holder.growth.sends_each_level:
             return [len(self._partition.rows(one.node)) for one in sums]
         return None if self._gradients else [len(self._holder.codes)] * len(sums)
 
-    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers:
+    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers | None:
         holder = self._holder
         counted = holder.histograms.counts([self._partition.rows(one.node) for one in sums])
         for at, one in enumerate(sums):
             rows = self._partition.rows(one.node)
-            if holder.growth.packing == "node":
+            if holder.growth.sends_each_level:
                 gradients = self._gradients[at]
             else:
                 gradients = self._gradients[one.node.tree].take(rows)
-            groups = holder.all_rows if one.parent is None else holder.wide_codes[rows]
+            every = len(rows) == len(holder.codes)
+            groups = holder.all_rows if every else holder.wide_codes[rows]
             self._counts[one.node] = counted[at]
             self._sums[one.node] = gradients.sum_by_many(groups, holder.bins.width)
             if one.parent is not None and one.sibling is not None:
                 parent, sibling = one.parent, one.sibling
                 self._counts[sibling] = self._counts[parent] - self._counts[one.node]
                 self._sums[sibling] = self._sums[parent].without(self._sums[one.node])
-        return np.stack([self._counts[node] for node in wanted])
+        return None if holder.growth.best else np.stack([self._counts[node] for node in wanted])
 
     def _hide(self, wanted: list[Node], order: Array, shown: Array) -> list[tuple[Any, Any]]:
         each = self._holder.candidates
@@ -171,33 +180,51 @@ class SumsByNode(EncryptedSums):
 
 
 class SumsByLevel(EncryptedSums):
-    """Sums of all nodes of a level in one array: the fewest steps where adding is cheap."""
+    """Sums of all nodes of a level in one array, under a scheme that hides nothing."""
+
+    def __init__(self, holder: FeatureHolder, partition: Partition, first_tree: int) -> None:
+        super().__init__(holder, partition, first_tree)
+        self._sums: dict[Node, Integers] = {}  # and counts, as Histograms adds them up
+        self._level: Integers = np.zeros((0, 0, 0), dtype=np.int64)
+        self._folded: Integers = np.zeros((0, 0), dtype=np.int64)
 
     def _lengths(self, sums: list[Sum]) -> list[int] | None:
+        if self._holder.growth.sends_each_level:
+            return [sum(len(self._partition.rows(one.node)) for one in sums)]
         return None if self._gradients else [len(self._holder.codes) * len(sums)]
 
-    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers:
-        holder, width = self._holder, self._holder.bins.width
-        rows = [self._partition.rows(node) for node in wanted]
-        trees = np.repeat([node.tree for node in wanted], [len(each) for each in rows])
-        gradients = self._gradients[0].take(trees * len(holder.codes) + np.concatenate(rows))
-        grouping = holder.histograms.grouping(rows)
-        self._level = gradients.sum_by_many(grouping, grouping.n, stretch=width)
-        return grouping.counts.reshape(-1, len(wanted), width).swapaxes(0, 1)
+    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers | None:
+        histograms = self._holder.histograms
+        rows = [self._partition.rows(one.node) for one in sums]
+        came = read_plain(self._gradients[0])
+        if self._holder.growth.best:  # of these rows, and other numbers at each level
+            values = np.split(came, np.cumsum([len(each) for each in rows])[:-1])
+            self._level = histograms.sums(rows, values)
+            return None
+        if sums and sums[0].parent is None:
+            self._folded = came.reshape(len(sums), -1)
+        values = [self._folded[one.node.tree].take(at) for one, at in zip(sums, rows, strict=True)]
+        for one, summed in zip(sums, histograms.add_up(rows, values), strict=True):
+            note_sums(self._sums, one, summed)
+        both = np.stack([self._sums[node] for node in wanted])
+        self._level = both[:, 0]
+        return both[:, 1]
 
     def _hide(self, wanted: list[Node], order: Array, shown: Array) -> list[tuple[Any, Any]]:
-        each, width = self._holder.candidates, self._holder.bins.width
-        # Columns of all nodes lie side by side: column by column, in it node by node.
-        shift = each.column * (len(wanted) - 1) * width
-        shift = shift[order] + (np.arange(len(wanted)) * width)[:, None]
-        extra = each.extra[order]
-        sums = PrefixSums(
-            (each.start[order] + shift).ravel(),
-            (each.stop[order] + shift).ravel(),
-            np.where(extra >= 0, extra + shift, -1).ravel(),
+        holder = self._holder
+        left = holder.candidates.sum_left(self._level.reshape(len(wanted), -1))
+        ordered = np.take_along_axis(left, order, axis=1).ravel()
+        bound = row_bound(len(holder.codes)) * len(holder.codes)
+        each = np.arange(len(ordered))
+        single = PrefixSums(each, each + 1, np.full(len(each), -1))
+        request, mask = holder.public_key.encrypt(ordered, use="any", bound=bound).mask(
+            single, shown.ravel()
         )
-        request, mask = self._level.mask(sums, shown.ravel())
         return [(request.payload, mask.to_wire().payload)]
+
+    def forget(self, cuts: list[Cut]) -> None:
+        super().forget(cuts)
+        self._sums = keep_live(self._sums, self._partition, cuts)
 
 
 # ---- in shares -----------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ the mask goes; (4) the label holder finds the best split and tells its owner the
 answers with the side of every row of the node. Equally good handles all go to the owner, who takes
 its lowest column and bin: so plain and hidden trainings grow the same trees.
 
-On shares the sums are formed otherwise, and the key holder sees none (shared_sums.py); step (4) is
-the same.
+On shares with candidates="sums" the sums are formed otherwise, and the key holder sees none
+(shared_sums.py); step (4) is the same. By default nothing of this is shown (shared_best.py); under
+plain, which hides nothing, these steps serve for the same trees.
 """
 
 from __future__ import annotations
@@ -146,7 +147,8 @@ class FeatureHolder:
         rules : dict by node
             One's own splits.
         divided : list of int
-            How many rows each of one's columns has divided.
+            How many rows each of one's columns has divided; where only the best candidates are
+            looked at, how many splits it has made.
         """
         grown = self.channel.within(f"trees {batch}")
         leader = self.roles.label_holder
@@ -168,15 +170,19 @@ class FeatureHolder:
             for node, handles in chosen:
                 rules[node] = level.take(node, handles)
                 sides[node] = find_sides(self.bins, rules[node], self.codes, partition.rows(node))
-                divided[rules[node][0]] += len(sides[node])
+                divided[rules[node][0]] += 1 if self.growth.best else len(sides[node])
             if chosen:
                 told = list(sides.values())
                 for party in others:  # the label holder passes sides on
                     here.release(party, "sides", count_sides(told), new=0)  # see release_binned
                 here.send(leader, "sides", pack_sides(told))
             came = here.receive(leader, "partition")
-            cuts, wanted, more = _read_partition(came, leader, partition, sides)
-            sums = plan_sums(partition, cuts, frozenset(wanted))
+            # Where rows are treated as if they had no block here, own sides come back changed.
+            mine = {} if self.growth.block_dropout > 0 else sides
+            cuts, wanted, more = _read_partition(came, leader, partition, mine)
+            for node in set(sides) - {cut.parent for cut in cuts}:  # a side had too few rows
+                divided[rules.pop(node)[0]] -= 1 if self.growth.best else len(sides[node])
+            sums = plan_sums(partition, cuts, wanted, alone=self.growth.best)
             level.forget(cuts)
             number += 1
         return rules, divided

@@ -6,17 +6,21 @@ only; its own columns it sums in the clear. Without any feature holder this is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from vfsl.channel import Channel, expect_array
+from vfsl.channel import Channel
+from vfsl.crypto.fixed import fold, unfold
 from vfsl.estimators.trees.binning import Bins, Histograms
-from vfsl.estimators.trees.offers import Offer, Offers
-from vfsl.estimators.trees.protocol import NO_MORE, Growth, count_sides
+from vfsl.estimators.trees.hidden_offers import HiddenOffers, Rated
+from vfsl.estimators.trees.judging import Judge, find_best_ratings, make_judge
+from vfsl.estimators.trees.offers import News, Offer, Offers
+from vfsl.estimators.trees.protocol import NO_MORE, Growth
 from vfsl.estimators.trees.splits import (
+    FOLD_BITS,
     Candidates,
     Penalty,
     compute_gains,
@@ -34,9 +38,7 @@ from vfsl.estimators.trees.tree import (
     Tree,
     keep_live,
     note_sums,
-    pack_sides,
     plan_sums,
-    unpack_sides,
 )
 from vfsl.parts import Roles
 from vfsl.values import Array, Integers
@@ -58,13 +60,14 @@ class LabelHolder:
 
     channel: Channel
     roles: Roles
-    offers: Callable[[Sequence[Goal], Partition], Offers]  # how others' sums reach it
+    offers: Callable[[Partition], Offers]  # how others' candidates reach it
     growth: Growth
     penalty: Penalty
     bins: Bins
     codes: Array
     columns_in_all: int
     seed: int
+    order: Array  # all rows, in the order in which rounding carries errors over
 
     def __post_init__(self) -> None:
         self.candidates = Candidates.of(self.bins)
@@ -97,15 +100,19 @@ class _GrowingTrees:
         rows = len(holder.codes)
         self.trees = [Tree() for _ in goals]
         self._partition = Partition(rows, len(goals))
-        self._offers = holder.offers(goals, self._partition)
+        self._ordered = Partition(rows, len(goals), holder.order)
+        self._offers = holder.offers(self._partition)
         self._depth = {Node(tree, 0): 0 for tree in range(len(goals))}
-        self._totals = {Node(at, 0): goal.values.sum(axis=0) for at, goal in enumerate(goals)}
         self._open: dict[Node, _Best] = {}
         self._sums: dict[Node, Integers] = {}
         self._sides: dict[Node, Array] = {}
-        # (g, h) and a one for each row: counts come with the sums.
-        one = np.ones((rows, 1), dtype=np.int64)
-        self._counted = [np.hstack([goal.values, one]) for goal in goals]
+        self._gradients = [np.ascontiguousarray((goal.values / goal.scale).T) for goal in goals]
+        self._folded = [fold(goal.values, FOLD_BITS) for goal in goals]
+        self._totals = {
+            Node(at, 0): unfold(each.sum(), 2, FOLD_BITS) for at, each in enumerate(self._folded)
+        }
+        for node, total in self._totals.items():
+            self.trees[node.tree].cover = [int(total[1])]
 
     def split_all(self) -> None:
         """Level by level, until no node is worth splitting."""
@@ -116,16 +123,19 @@ class _GrowingTrees:
         while more:
             here = self._channel.within(f"level {level}")
             self._offers.announce(here, len(wanted), len(sums))
-            if wanted:
-                others = self._offers.collect(here, level, sums, wanted)
-                self._sum_own(sums)
-                self._judge(wanted, [self._own_offers(wanted), *others])
-            cuts = self._split(here, self._choose_nodes())
+            if wanted and self._growth.best:
+                self._look_for_best(here, level, sums, wanted)
+            elif wanted:
+                self._look_at_sums(here, level, sums, wanted)
+            cuts, dropped = self._split(here, self._choose_nodes())
             wanted = self._find_next(cuts)
-            sums = plan_sums(self._partition, cuts, frozenset(wanted))
+            sums = plan_sums(self._partition, cuts, wanted, alone=self._growth.best)
             more = bool(wanted) or self._leaves_wait(cuts)
-            self._tell(here, cuts, wanted, more)
-            self._forget(cuts)
+            owner = {cut.parent: self._open[cut.parent].party for cut in cuts}
+            moved = self._growth.block_dropout > 0
+            news = News(cuts, self._sides, owner, dropped, wanted, more, moved)
+            self._offers.tell(here, news)
+            self._forget(cuts, dropped)
             level += 1
         self._offers.announce(self._channel.within(f"level {level}"), NO_MORE)
 
@@ -146,36 +156,52 @@ class _GrowingTrees:
         return {at for at, count in enumerate(leaves) if count >= most}
 
     def leaf_of_row(self) -> Array:
-        leaf = np.zeros((len(self._holder.codes), len(self.trees)), dtype=np.int32)
+        leaf = np.zeros((len(self.trees), len(self._holder.codes)), dtype=np.int32)
         for node, rows in self._partition.leaves().items():
-            leaf[rows, node.tree] = node.number
-        return leaf
+            leaf[node.tree][rows] = node.number
+        return leaf.T
 
-    # ---- sums -----------------------------------------------------------------------------------
+    # ---- candidates by their sums ---------------------------------------------------------------
+
+    def _look_at_sums(
+        self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
+    ) -> None:
+        """The best split of each wanted node, of all that are shown."""
+        self._offers.ask_sums(channel, level, sums, self._values_for)
+        self._sum_own(sums)
+        own = self._own_offers(wanted)
+        others = self._offers.collect(channel, sums, wanted, self._values_for)
+        self._judge(wanted, [own, *others])
+
+    def _values_for(self, place: int, node: Node) -> Integers:
+        """(g, h) of a node's rows, folded, where this party's columns are summed."""
+        rows, absent = self._partition.rows(node), self._goals[node.tree].absent
+        folded = self._folded[node.tree].take(rows)
+        if absent is None or place == OWN:
+            return folded
+        return np.where(absent[rows, place - 1], 0, folded)
 
     def _sum_own(self, sums: list[Sum]) -> None:
         """Histograms of one's own columns: of the smaller child, and of the other by difference."""
         rows = [self._partition.rows(one.node) for one in sums]
-        three = self._holder.histograms.sums(rows, [self._counted[one.node.tree] for one in sums])
-        for one, summed in zip(sums, three, strict=True):
+        folded = [self._values_for(OWN, one.node) for one in sums]
+        found = self._holder.histograms.add_up(rows, folded)
+        for one, summed in zip(sums, found, strict=True):
             note_sums(self._sums, one, summed)
 
     def _own_offers(self, wanted: list[Node]) -> list[Offer]:
         """Own candidates of each node: the sums on their left, and which candidates they are."""
-        holder, each = self._holder, self._holder.candidates
-        sums = np.stack([self._sums[node] for node in wanted])
-        allowed = each.allowed(sums[:, :, :, 2], self._growth.least_rows)
-        left = each.sum_left(sums[:, :, :, :2].reshape(len(wanted), -1, 2))
-        offers = []
-        for at, node in enumerate(wanted):
-            use = self._growth.choose_columns(
-                holder.seed, holder.columns_in_all, self._first_tree + node.tree, node.number
-            )
-            places = np.flatnonzero(allowed[at] & use[each.column])
-            offers.append((left[at, places], places))
-        return offers
-
-    # ---- splits ---------------------------------------------------------------------------------
+        each = self._holder.candidates
+        sums = np.stack([self._sums[node] for node in wanted])  # folded (g, h), and counts
+        flat = sums.reshape(2 * len(wanted), -1)
+        left = each.sum_left(flat).reshape(len(wanted), 2, -1)
+        allowed = each.allowed(sums[:, 1], self._growth.least_rows, left[:, 1])
+        if self._growth.samples_columns:
+            allowed &= np.stack([self._usable(node) for node in wanted])[:, each.column]
+        ends = np.cumsum(allowed.sum(axis=1))[:-1]
+        shown = np.split(unfold(left[:, 0][allowed], 2, FOLD_BITS), ends)
+        places = np.split(np.nonzero(allowed)[1], ends)
+        return list(zip(shown, places, strict=True))
 
     def _judge(self, wanted: list[Node], offers: Sequence[Sequence[Offer]]) -> None:
         """The best split of each wanted node; between parties the first in order wins a tie."""
@@ -184,7 +210,9 @@ class _GrowingTrees:
         groups = [offers[party][at][0] for at in range(nodes) for party in range(parties)]
         lengths = np.array([len(group) for group in groups])
         by_node = lengths.reshape(nodes, parties).sum(axis=1)
-        total = np.repeat([self._totals[node] for node in wanted], by_node, axis=0)
+        total = np.repeat(
+            np.concatenate([self._totals_of(node) for node in wanted]), lengths, axis=0
+        )
         steps = np.repeat([self._goals[node.tree].scale for node in wanted], by_node, axis=0)
         penalty = self._holder.penalty
         values = compute_gains(np.concatenate(groups), total, steps, penalty)
@@ -198,6 +226,80 @@ class _GrowingTrees:
                 handles = offers[first[at]][at][1][tied]
                 self._open[node] = _Best(float(best[group]), int(first[at]), handles)
 
+    def _totals_of(self, node: Node) -> Integers:
+        """Of each party (g, h) summed over the rows of a node that have its block, (parties, 2)."""
+        goal = self._goals[node.tree]
+        totals = np.tile(self._totals[node], (1 + len(self._others), 1))
+        if goal.absent is not None:
+            rows = self._partition.rows(node)
+            totals[1:] -= goal.absent[rows].T.astype(np.int64) @ goal.values[rows]
+        return totals
+
+    # ---- the best candidates --------------------------------------------------------------------
+
+    def _look_for_best(
+        self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
+    ) -> None:
+        """The best split of each wanted node, judged in small integers."""
+        judges = [self._make_judges(wanted, OWN)] * (1 + len(self._others))
+        if self._growth.block_dropout > 0:
+            judges[1:] = [self._make_judges(wanted, at) for at in range(1, len(judges))]
+        if isinstance(self._offers, HiddenOffers):
+            columns, offset = [self._usable(node) for node in wanted], self._holder.codes.shape[1]
+            others = self._offers.rate(channel, wanted, judges[1:], columns, offset)
+            rated = [self._rate_own(wanted, judges[OWN]), *others]
+        else:
+
+            def values(place: int, node: Node) -> Integers:
+                return judges[place][node].folded
+
+            self._offers.ask_sums(channel, level, sums, values)
+            rated = [self._rate_own(wanted, judges[OWN])]
+            shown = self._offers.collect(channel, sums, wanted, values)
+            rated += [_rate(wanted, *each) for each in zip(judges[1:], shown, strict=True)]
+        for at, node in enumerate(wanted):
+            # Between parties the first in order wins a tie.
+            gains = [judges[place][node].gain(each[at][0]) for place, each in enumerate(rated)]
+            party = int(np.argmax(gains))
+            if gains[party] > max(self._holder.penalty.least_gain, _TINY):
+                self._open[node] = _Best(gains[party], party, rated[party][at][1])
+
+    def _make_judges(self, wanted: list[Node], place: int) -> dict[Node, Judge]:
+        """How a party's splits of each node are judged; rounding follows the order of rows."""
+        holder, judges = self._holder, {}
+        folded = np.zeros(len(holder.codes), dtype=np.int64)
+        for node in wanted:
+            ordered = self._ordered.rows(node)
+            g, h = (each.take(ordered) for each in self._gradients[node.tree])
+            absent = self._goals[node.tree].absent
+            if absent is not None and place != OWN:
+                there = ~absent[ordered, place - 1]
+                g, h = g * there, h * there
+            judge = make_judge(g, h, holder.penalty, len(holder.codes))
+            folded[ordered] = judge.folded
+            judges[node] = replace(judge, folded=folded.take(self._partition.rows(node)))
+        return judges
+
+    def _rate_own(self, wanted: list[Node], judges: Mapping[Node, Judge]) -> list[Rated]:
+        each = self._holder.candidates
+        rows = [self._partition.rows(node) for node in wanted]
+        sums = self._holder.histograms.sums(rows, [judges[node].folded for node in wanted])
+        left = unfold(each.sum_left(sums.reshape(len(wanted), -1)), 2, FOLD_BITS)
+        places = [np.arange(len(each))] * len(wanted)
+        if self._growth.samples_columns:
+            places = [np.flatnonzero(self._usable(node)[each.column]) for node in wanted]
+        offers = [(left[at, chosen], chosen) for at, chosen in enumerate(places)]
+        return _rate(wanted, judges, offers)
+
+    def _usable(self, node: Node) -> Array:
+        """Which columns of all parties a node may use."""
+        holder = self._holder
+        return self._growth.choose_columns(
+            holder.seed, holder.columns_in_all, self._first_tree + node.tree, node.number
+        )
+
+    # ---- splits ---------------------------------------------------------------------------------
+
     def _choose_nodes(self) -> list[Node]:
         """All open nodes with a gain, or of each tree the one with the largest."""
         if self._growth.max_leaves is None:
@@ -210,22 +312,44 @@ class _GrowingTrees:
                 best[node.tree] = node
         return [best[tree] for tree in sorted(best)]
 
-    def _split(self, channel: Channel, nodes: list[Node]) -> list[Cut]:
-        """Let owners split these nodes, let the rows follow, and note it in the trees."""
+    def _split(self, channel: Channel, nodes: list[Node]) -> tuple[list[Cut], list[Node]]:
+        """Let owners split these nodes, let the rows follow, and note it in the trees.
+
+        A node stays a leaf if a side has too few rows: whoever sees no rows could not know.
+        """
         self._sides = {node: self._own_side(node) for node in nodes if self._whose(node) == OWN}
-        for place, party in enumerate(self._others, start=1):
-            self._ask(channel, party, [node for node in nodes if self._whose(node) == place])
-        cuts = []
+        for place in range(1, len(self._others) + 1):
+            asked = [node for node in nodes if self._whose(node) == place]
+            handles = [self._open[node].handles for node in asked]
+            self._sides |= self._offers.ask_sides(channel, place, asked, handles)
         for node in nodes:
-            cut = self._partition.split(node, self._sides[node])
-            small, large = self._partition.smaller_first(cut)
-            values = self._goals[node.tree].values
-            self._totals[small] = values[self._partition.rows(small)].sum(axis=0)
-            self._totals[large] = self._totals[node] - self._totals[small]
-            self._depth[cut.left] = self._depth[cut.right] = self._depth[node] + 1
-            self._note(cut, self._open[node])
-            cuts.append(cut)
-        return cuts
+            self._lead_absent(node)
+        least = self._growth.least_rows
+        dropped = [node for node in nodes if _count_smaller(self._sides[node]) < least]
+        return [self._cut(node) for node in nodes if node not in dropped], dropped
+
+    def _cut(self, node: Node) -> Cut:
+        left = np.zeros(len(self._holder.codes), dtype=bool)
+        left[self._partition.rows(node)] = self._sides[node]
+        self._ordered.split(node, left.take(self._ordered.rows(node)))
+        cut = self._partition.split(node, self._sides[node])
+        small, large = self._partition.smaller_first(cut)
+        folded = self._folded[node.tree].take(self._partition.rows(small)).sum()
+        self._totals[small] = unfold(folded, 2, FOLD_BITS)
+        self._totals[large] = self._totals[node] - self._totals[small]
+        self._depth[cut.left] = self._depth[cut.right] = self._depth[node] + 1
+        self._note(cut, self._open[node])
+        return cut
+
+    def _lead_absent(self, node: Node) -> None:
+        """Rows without the owner's block go where the others weigh more, to the left if even."""
+        goal, place = self._goals[node.tree], self._whose(node)
+        if goal.absent is None or place == OWN:
+            return
+        rows, left = self._partition.rows(node), self._sides[node]
+        weight = goal.values_for(place, rows)[:, 1]
+        heavier = weight[left].sum() >= weight[~left].sum()
+        self._sides[node] = np.where(goal.absent[rows, place - 1], heavier, left)
 
     def _whose(self, node: Node) -> int:
         return self._open[node].party
@@ -233,27 +357,13 @@ class _GrowingTrees:
     def _own_side(self, node: Node) -> Array:
         holder = self._holder
         rule = holder.candidates.rule(int(self._open[node].handles.min()))
-        self.trees[node.tree].rules[node.number] = rule
         return find_sides(holder.bins, rule, holder.codes, self._partition.rows(node))
-
-    def _ask(self, channel: Channel, party: str, nodes: list[Node]) -> None:
-        """Tell a feature holder which of its handles are best, and learn the sides of rows."""
-        handles = [self._open[node].handles for node in nodes]
-        chosen = {
-            "nodes": np.array(nodes, dtype=np.int64).reshape(-1, 2),
-            "lengths": np.array([len(each) for each in handles], dtype=np.int64),
-            "handles": np.concatenate([*handles, np.zeros(0, dtype=np.int64)]),
-        }
-        channel.send(party, "chosen", chosen)
-        if not nodes:
-            return
-        came = channel.receive(party, "sides")
-        bits = expect_array(came, sender=party, name="sides", holds="bytes", shape=(None,))
-        lengths = [len(self._partition.rows(node)) for node in nodes]
-        self._sides |= dict(zip(nodes, unpack_sides(bits, lengths, party), strict=True))
 
     def _note(self, cut: Cut, best: _Best) -> None:
         tree = self.trees[cut.parent.tree]
+        if best.party == OWN:
+            rule = self._holder.candidates.rule(int(best.handles.min()))
+            tree.rules[cut.parent.number] = rule
         tree.owner[cut.parent.number] = best.party
         tree.left[cut.parent.number] = cut.left.number
         tree.gain[cut.parent.number] = best.gain
@@ -261,6 +371,7 @@ class _GrowingTrees:
         tree.left += [LEAF, LEAF]
         tree.value += [0.0, 0.0]
         tree.gain += [0.0, 0.0]
+        tree.cover += [int(self._totals[child][1]) for child in (cut.left, cut.right)]
 
     def _find_next(self, cuts: list[Cut]) -> list[Node]:
         """Children that may be split further; the one that is summed before its sibling.
@@ -281,25 +392,25 @@ class _GrowingTrees:
                     wanted.append(child)
         return wanted
 
-    def _tell(self, channel: Channel, cuts: list[Cut], wanted: list[Node], more: bool) -> None:
-        """Every feature holder learns where the rows went, except by its own splits."""
-        for place, party in enumerate(self._others, start=1):
-            others = [cut.parent for cut in cuts if self._whose(cut.parent) != place]
-            news = {
-                "splits": np.array([cut.parent for cut in cuts], dtype=np.int64).reshape(-1, 2),
-                "sides": pack_sides([self._sides[node] for node in others]),
-                "wanted": np.array(wanted, dtype=np.int64).reshape(-1, 2),
-                "more": int(more),
-            }
-            own = [self._sides[node] for node in others if self._whose(node) == OWN]
-            channel.release(party, "sides", count_sides(own), new=0)  # see release_binned
-            channel.send(party, "partition", news)
-
-    def _forget(self, cuts: list[Cut]) -> None:
+    def _forget(self, cuts: list[Cut], dropped: list[Node]) -> None:
         """Split nodes are not open any more; their sums serve once more, for the siblings."""
-        split = {cut.parent for cut in cuts}
+        split = {cut.parent for cut in cuts} | set(dropped)
         self._open = {node: best for node, best in self._open.items() if node not in split}
         if self._growth.max_leaves is None:
             self._open = {}  # a level is split whole; what is left of it stays a leaf
         self._sums = keep_live(self._sums, self._partition, cuts)
         self._offers.forget(cuts)
+
+
+def _rate(wanted: list[Node], judges: Mapping[Node, Judge], offers: Sequence[Offer]) -> list[Rated]:
+    """Of each node how good the best of a party's candidates is, and its handles of those."""
+    rated = []
+    for node, (left, handles) in zip(wanted, offers, strict=True):
+        best, tied = find_best_ratings(judges[node].rate(left))
+        rated.append((best, handles[tied]))
+    return rated
+
+
+def _count_smaller(left: Array) -> int:
+    count = int(np.count_nonzero(left))
+    return min(count, len(left) - count)

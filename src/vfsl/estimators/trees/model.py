@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,12 +18,15 @@ from vfsl.errors import ConfigError
 from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator
 from vfsl.estimators.exchange import send_fresh_key
 from vfsl.estimators.shared import fit as shared_fit
-from vfsl.estimators.trees import scoring, shared_scoring
+from vfsl.estimators.trees import explaining, scoring, shared_scoring
+from vfsl.estimators.trees.absent import leave_out
 from vfsl.estimators.trees.binning import MOST_BINS, Bins
+from vfsl.estimators.trees.explanation import play_explanation
 from vfsl.estimators.trees.feature_holder import open_for_label_holder
+from vfsl.estimators.trees.hidden_offers import deal_best
 from vfsl.estimators.trees.protocol import DISCLOSURES, LEAST_ROWS, Growth, choose_packing
 from vfsl.estimators.trees.shared_sums import deal_sums, join_pairs
-from vfsl.estimators.trees.splits import Rule
+from vfsl.estimators.trees.state import add_leaves, rules_of, trees_for, trees_of
 from vfsl.estimators.trees.training import (
     Label,
     Strategy,
@@ -33,13 +37,15 @@ from vfsl.estimators.trees.training import (
     train_label_holder,
 )
 from vfsl.estimators.trees.tree import Node, Tree
+from vfsl.federation import Federation
 from vfsl.params import param, settings_of
 from vfsl.parts import ModelShare, Part, Roles, Seen
+from vfsl.site import Site
 from vfsl.store import Checkpoints
 from vfsl.values import Array
 
 # Of kept rounds: an attempt does not go on from rounds that were kept in another form.
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(kw_only=True)
@@ -55,7 +61,6 @@ class TreeModel(Estimator):
         Of a classifier.
     """
 
-    knows_training_scores = True  # all rows are followed to their leaves while the trees grow
     keeps_checkpoints = True
     class_scores_are: ClassVar[Literal["logit", "probability"]] = "logit"
 
@@ -79,15 +84,31 @@ class TreeModel(Estimator):
         "up to one in their natural order.",
     )
     min_rows: int = param(
-        LEAST_ROWS,
-        "Fewest rows of a bin or a side that others see, at least ten; this protects rows.",
-        ge=LEAST_ROWS,
+        1,
+        "Fewest rows on each side of a split: a node whose best split leaves fewer is a leaf. "
+        "With candidates='sums' also of every bin, and at least ten, whatever is set here: this "
+        "protects rows.",
+        ge=1,
     )
-    packing: Literal["auto", "tree", "node", "level"] = param(
+    candidates: Literal["auto", "best", "sums"] = param(
         "auto",
-        "How gradients are encrypted and summed: once per tree, again for the nodes of each level, "
-        "or once for all trees that grow together; 'auto' takes what suits the scheme. On shares "
-        "nothing is packed. Trees are the same.",
+        "What the label holder learns of feature holders' candidates: 'best', on shares and under "
+        "plain, how good the best one of each node is; 'sums' the sums of all, nameless and "
+        "shuffled, and then every feature holder learns the sides of all rows. That is faster, and "
+        "the only way under schemes that encrypt. 'auto' is 'best' where that is possible.",
+    )
+    block_dropout: float = param(
+        0.0,
+        "Fraction of rows that train as if a feature holder had no cells for them, so that the "
+        "model can predict without that party; 0 for none.",
+        ge=0,
+        le=0.9,
+    )
+    packing: Literal["auto", "tree", "node"] = param(
+        "auto",
+        "How gradients are encrypted and summed: once per tree, or again for the nodes of each "
+        "level; 'auto' takes what suits the scheme. On shares and under 'plain' nothing is packed. "
+        "Trees are the same.",
     )
     keys: Literal["key-holder", "label-holder"] = param(
         "key-holder",
@@ -106,12 +127,22 @@ class TreeModel(Estimator):
         return "value" if self.task == "regression" else self.class_scores_are
 
     @property
+    def knows_training_scores(self) -> bool:
+        # All rows are followed to their leaves while the trees grow, as if nobody were absent only
+        # if nobody is.
+        return self.block_dropout == 0
+
+    @property
     def needs_key_holder(self) -> bool:
         return self.keys == "key-holder"
 
     @property
     def scores_need_key_holder(self) -> bool:
         return self.keys == "key-holder"
+
+    @property
+    def predicts_without(self) -> bool:
+        return True
 
     def work(self, feature_holders: int, weighted: bool = False) -> str:
         return "trees" if self.needs_key_holder else "trees without a key holder"
@@ -130,8 +161,8 @@ class TreeModel(Estimator):
     def importances(self, party: str) -> pd.Series[float]:
         """How much each of a party's columns matters, by name, adding up to 1.
 
-        The label holder knows the gain of every split; another party only how many rows its own
-        splits have divided, which it counts instead.
+        The label holder knows the gain of every split. Another party does not: it counts its own
+        splits, or with ``candidates="sums"`` the rows that they have divided.
         """
         self.check_fitted()
         state = self.shares_[party].state
@@ -142,6 +173,99 @@ class TreeModel(Estimator):
     def gain_by_party(self) -> dict[str, float]:
         """The label holder's view: how much of the total gain came from whose columns."""
         return dict(self.held_share.state["gain by party"])
+
+    def score_subsets(self, fed: Federation) -> pd.DataFrame:
+        """How good predictions are with all parties, without each one, and without all others.
+
+        Ask for rows that the model was not trained on. On shares every line but the last one shows
+        the label holder one more score per row and output.
+
+        Returns
+        -------
+        DataFrame
+            A line per set of parties; AUC, accuracy, or R² and root mean squared error.
+        """
+        parts = fed.parts(self.label_)
+        target = parts[self.label_[0]].target
+        roles = fed.roles(self.label_[0], self.work(len(parts) - 1))
+        lines = {
+            ", ".join(roles.without(offline).data_holders): self.measure_quality(
+                self.held_share, self.decision_function(fed, offline=offline), target
+            )
+            for offline in roles.list_absences()
+        }
+        return pd.DataFrame.from_dict(lines, orient="index")
+
+    @property
+    def subset_scores_(self) -> dict[str, dict[str, float]]:
+        """How good the model is on its validation rows with "all" parties, and "alone".
+
+        No further message is needed for these two; `score_subsets` asks for the others.
+        """
+        found = self.held_share.state.get("subset scores")
+        if not found:
+            raise ConfigError(
+                "Only a model with validation rows knows how good it is without others: fit with "
+                "validation above 0, or call score_subsets on rows that it was not trained on."
+            )
+        return dict(found)
+
+    def explain(self, fed: Federation, party: str | None = None) -> pd.DataFrame:
+        """What moves the score of each aligned row: whose columns, or which of a party's columns.
+
+        Parameters
+        ----------
+        fed : Federation
+        party : str, optional
+            The party that learns what each of its own columns adds. By default the label holder
+            learns what each party adds: exact Shapley values, which with the base add up to the
+            score. By column, numbers are changes of the expected score along the way of the row.
+
+        Returns
+        -------
+        DataFrame
+            A line per row; with several classes under their names. The mean of absolute values says
+            what matters in all: ``explain(fed).abs().mean()``.
+        """
+        self.check_fitted()
+        holder, roles = self.label_[0], fed.roles(self.label_[0])
+        if party is not None and party not in roles.data_holders:
+            raise ConfigError(
+                f"The party parameter of explain must be one of {', '.join(roles.data_holders)}. "
+                f"Got {party!r} instead."
+            )
+        if self.keys != "key-holder":
+            raise ConfigError("Scores are explained on shares, which needs a key holder who deals.")
+        if self.held_share.state["models"] > 1:
+            raise ConfigError("Only one model can be explained, not several trained together.")
+        self.check_offline([p for p in self.shares_ if p not in roles.data_holders], (), "overlap")
+        found = fed.play(
+            partial(self.explain_rows, label=self.label_, party=party),
+            own={name: {"share": share} for name, share in self.shares_.items()},
+            parties=roles.everyone,
+        )
+        frame: pd.DataFrame = found[party or holder]
+        return frame
+
+    def explain_rows(
+        self,
+        site: Site,
+        channel: Channel,
+        label: tuple[str, str],
+        *,
+        party: str | None = None,
+        share: ModelShare | None = None,
+    ) -> pd.DataFrame | None:
+        """One party's side of `explain`: the frame at the party that it is for."""
+        roles = site.roles(label[0], self.work(len(site.standing.aligned) - 1))
+        settings = {"model": self.name, "party": party, "scheme": roles.scheme}
+        with (
+            site.records(f"explain {self.name}", channel, settings),
+            shared_fit.join(
+                channel.within(self.name), roles, None, explaining.DISCLOSURES
+            ) as session,
+        ):
+            return play_explanation(session, site.part(label), share, roles, party)
 
     def dump(self, party: str) -> list[dict[str, Any]]:
         """One party's own splits in readable form: tree, node, column and what goes left."""
@@ -167,8 +291,11 @@ class TreeModel(Estimator):
         ]
 
     def training_metrics(self, share: ModelShare) -> dict[str, float]:
-        oob = share.state.get("oob")
-        return {} if oob is None else {"oob": oob}
+        oob, subsets = share.state.get("oob"), share.state.get("subset scores", {})
+        found = {} if oob is None else {"oob": oob}
+        for who, measured in subsets.items():
+            found |= {f"{name} on validation rows, {who}": one for name, one in measured.items()}
+        return found
 
     # ---- a party's sides ------------------------------------------------------------------------
 
@@ -194,15 +321,23 @@ class TreeModel(Estimator):
                 f"{scheme.name!r} whoever opens sums sees which bins they came from. "
                 f"Got {scheme.name!r} instead."
             )
-        if self.packing in ("tree", "level") and scheme.rows_together:
+        if self.packing == "tree" and scheme.rows_together:
             raise ConfigError(
                 f"The packing parameter of {type(self).__name__} must be 'node' or 'auto' under "
                 f"{scheme.name!r}, which sums rows that lie together. Got {self.packing!r} instead."
             )
+        if self.candidates == "best" and not self._finds_best(roles):
+            raise ConfigError(
+                f"The candidates parameter of {type(self).__name__} must be 'sums' or 'auto' under "
+                f"{scheme.name!r} and without a key holder: the best candidate is found on shares. "
+                f"Got 'best' instead."
+            )
         channel = channel.within(self.name, DISCLOSURES)
         growth = self._growth(roles)
         if channel.me == roles.key_holder:
-            if growth.on_shares:
+            if growth.hides:
+                deal_best(channel, roles, rng)
+            elif growth.on_shares:
                 deal_sums(channel, roles, rng)
             else:
                 open_for_label_holder(channel, roles, growth, send_fresh_key(channel, roles))
@@ -239,18 +374,35 @@ class TreeModel(Estimator):
         seeds = draw_seeds(kept, rng)
         label = read_label(channel.me, part, self.task)
         strategy = self._strategy(label, np.random.default_rng([seeds[1], 0, 0]))
+        # Rounding errors go from row to row: by their ids, so that no order of rows matters.
+        order = np.argsort(np.asarray(table.ids).astype(str), kind="stable")
         ensemble = train_label_holder(
-            channel, roles, growth, bins, codes, kept, strategy, seeds, sessions
+            channel, roles, growth, bins, codes, kept, strategy, seeds, sessions, order
         )
-        return ModelShare(
+        share = ModelShare(
             channel.me,
             self.name,
             label_state(roles, bins, label, strategy, ensemble),
             tuple(ensemble.history),
             ensemble.stop_reason,
-            scores=ensemble.final_scores,
+            scores=ensemble.final_scores if self.knows_training_scores else None,
             seen=seen,
         )
+        subsets = self._judge_subsets(share, part, strategy.judges, ensemble.final_scores)
+        return replace(share, state={**share.state, "subset scores": subsets})
+
+    def _judge_subsets(
+        self, share: ModelShare, part: Part, judges: Array | None, scores: Array
+    ) -> dict[str, Any]:
+        """How good the model is on its validation rows, with all parties and alone."""
+        if judges is None:
+            return {}
+        target = np.asarray(part.target)[judges]
+        alone = self._score_here(Part(part.table, part.rows[judges]), share)
+        return {
+            "all": self.measure_quality(share, scores[judges], target),
+            "alone": self.measure_quality(share, alone, target),
+        }
 
     def score_rows(
         self, channel: Channel, part: Part | None, share: ModelShare | None, *, roles: Roles
@@ -279,7 +431,7 @@ class TreeModel(Estimator):
         if session.me != roles.label_holder:
             shared_scoring.answer_scores(session, roles.label_holder, own, rules_of(share))
             return None
-        trees, outputs = trees_of(share), share.state["output"]
+        trees, outputs = trees_for(share, roles), share.state["output"]
         start = np.asarray(share.state["start"], dtype=np.float64)
         return shared_scoring.lead_scores(session, own, trees, outputs, start)
 
@@ -294,13 +446,26 @@ class TreeModel(Estimator):
         if channel.me != roles.label_holder:
             scoring.answer_sides(channel, roles, bins, codes, rules_of(share))
             return None
-        trees = trees_of(share)
+        trees = trees_for(share, roles)
         leaf = scoring.find_leaves(channel, roles, bins, codes, trees)
-        start = np.asarray(share.state["start"], dtype=np.float64)
-        scores = np.tile(start, (len(codes), 1))
-        for at, tree in enumerate(trees):
-            scores[:, share.state["output"][at]] += np.array(tree.value)[leaf[:, at]]
-        return scores
+        return add_leaves(share, trees, leaf)
+
+    def score_alone(self, part: Part, share: ModelShare) -> Array:
+        return self._score_here(Part(part.table, part.rest), share)
+
+    def _score_here(self, part: Part, share: ModelShare) -> Array:
+        """The scores of rows by the label holder alone, without a message."""
+        bins, trees = Bins.from_dict(share.state["bins"]), leave_out(trees_of(share), [])
+        leaf = scoring.find_own_leaves(bins, bins.transform(part.table.take(part.rows)), trees)
+        return add_leaves(share, trees, leaf)
+
+    def note_offline(self, offline: Sequence[str]) -> tuple[str, ...]:
+        if not offline or self.block_dropout > 0:
+            return ()
+        return (
+            f"The model was not trained to do without {' and '.join(offline)} (block_dropout is "
+            "0): rows go to the heavier side at each split of theirs.",
+        )
 
     # ---- what a strategy adds -------------------------------------------------------------------
 
@@ -310,9 +475,12 @@ class TreeModel(Estimator):
 
     def _growth(self, roles: Roles) -> Growth:
         """How trees grow; all parties know it."""
+        best = self.candidates != "sums" and self._finds_best(roles)
         return Growth(
             max_depth=self.max_depth,
-            least_rows=self.min_rows,
+            block_dropout=self.block_dropout,
+            least_rows=self.min_rows if best else max(self.min_rows, LEAST_ROWS),
+            best=best,
             packing=choose_packing(SCHEMES.find(roles.scheme))
             if self.packing == "auto"
             else self.packing,
@@ -320,15 +488,6 @@ class TreeModel(Estimator):
             on_shares=roles.scheme == "shares",
         )
 
-
-def trees_of(share: ModelShare) -> list[Tree]:
-    """The label holder's trees."""
-    return [Tree.from_dict(tree) for tree in share.state["trees"]]
-
-
-def rules_of(share: ModelShare) -> dict[Node, Rule]:
-    """A feature holder's own splits by tree and node."""
-    return {
-        Node(tree, node): (column, code, missing)
-        for tree, node, column, code, missing in share.state["rules"]
-    }
+    def _finds_best(self, roles: Roles) -> bool:
+        """Whether the best candidates can be found: on shares, or where nothing is hidden."""
+        return self.keys == "key-holder" and roles.scheme in ("shares", "plain")

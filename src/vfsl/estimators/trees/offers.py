@@ -7,27 +7,31 @@ the key holder, or of shares (shared_sums.py).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from vfsl.channel import Channel, expect_array
 from vfsl.crypto import PublicKey, SecretKey
-from vfsl.crypto.fixed import fold, unfold
+from vfsl.crypto.fixed import unfold
 from vfsl.crypto.words import Words
 from vfsl.errors import ProtocolError
-from vfsl.estimators.trees.protocol import Growth
+from vfsl.estimators.trees.protocol import Growth, count_sides
 from vfsl.estimators.trees.shared_sums import PairSums
 from vfsl.estimators.trees.splits import FOLD_BITS, row_bound
 from vfsl.estimators.trees.tree import (
+    OWN,
     Cut,
-    Goal,
     Node,
     Partition,
     Sum,
     keep_live,
     note_sums,
+    pack_sides,
+    unpack_sides,
 )
 from vfsl.parts import Roles
 from vfsl.values import Array, Ciphertext, Integers, Masked
@@ -35,26 +39,107 @@ from vfsl.values import Array, Ciphertext, Integers, Masked
 # Of one node: the sums on the left of a party's candidates, and by which handle it knows each.
 Offer = tuple[Integers, Array]
 
+# What is summed of the rows of a node for the columns of a party, by its place: (g, h) folded.
+Values = Callable[[int, Node], Integers]
+
 
 class Offers(ABC):
-    """What feature holders offer for the trees that grow together."""
+    """What feature holders offer for the trees that grow together, and how they are answered.
 
-    def __init__(self, goals: Sequence[Goal], partition: Partition) -> None:
-        self._goals, self._partition = goals, partition
+    Here every data holder learns the sides of all rows; hidden_offers.py has another way.
+    """
+
+    def __init__(self, partition: Partition, roles: Roles) -> None:
+        self._partition, self._roles = partition, roles
 
     @abstractmethod
     def announce(self, channel: Channel, nodes: int, sums: int = 0) -> None:
         """Tell the key holder how many nodes are looked at next, or that there are no more."""
 
     @abstractmethod
+    def ask_sums(self, channel: Channel, level: int, sums: list[Sum], values: Values) -> None:
+        """Send what feature holders need to sum, if anything: both sides then work at once."""
+
+    @abstractmethod
     def collect(
-        self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
+        self,
+        channel: Channel,
+        sums: list[Sum],
+        wanted: list[Node],
+        values: Values,
     ) -> list[list[Offer]]:
-        """Every feature holder's candidates of the wanted nodes."""
+        """Every feature holder's candidates of the wanted nodes, after :meth:`ask_sums`."""
 
     @abstractmethod
     def forget(self, cuts: list[Cut]) -> None:
         """Drop what is not needed any more once these nodes are split."""
+
+    def ask_sides(
+        self, channel: Channel, place: int, nodes: list[Node], handles: list[Array]
+    ) -> dict[Node, Array]:
+        """Tell a feature holder which of its handles are best, and learn the sides of rows.
+
+        ``place`` is that of the feature holder among the data holders, from 1 on.
+        """
+        party = self._roles.feature_holders[place - 1]
+        chosen = {
+            "nodes": np.array(nodes, dtype=np.int64).reshape(-1, 2),
+            "lengths": np.array([len(each) for each in handles], dtype=np.int64),
+            "handles": np.concatenate([*handles, np.zeros(0, dtype=np.int64)]),
+        }
+        channel.send(party, "chosen", chosen)
+        if not nodes:
+            return {}
+        came = channel.receive(party, "sides")
+        bits = expect_array(came, sender=party, name="sides", holds="bytes", shape=(None,))
+        lengths = [len(self._partition.rows(node)) for node in nodes]
+        return dict(zip(nodes, unpack_sides(bits, lengths, party), strict=True))
+
+    def tell(self, channel: Channel, news: News) -> None:
+        """Every feature holder learns where the rows went, except by its own splits.
+
+        With block dropout these do not send all rows where the owner said.
+        """
+        for place, party in enumerate(self._roles.feature_holders, start=1):
+            nodes = [cut.parent for cut in news.cuts]
+            others = [node for node in nodes if news.moved or news.owner[node] != place]
+            partition = {
+                "splits": np.array(nodes, dtype=np.int64).reshape(-1, 2),
+                "sides": pack_sides([news.sides[node] for node in others]),
+                "wanted": np.array(news.wanted, dtype=np.int64).reshape(-1, 2),
+                "more": int(news.more),
+            }
+            own = [news.sides[node] for node in others if news.owner[node] == OWN]
+            channel.release(party, "sides", count_sides(own), new=0)  # see release_binned
+            channel.send(party, "partition", partition)
+
+
+@dataclass(frozen=True)
+class News:
+    """What became of a level.
+
+    Attributes
+    ----------
+    cuts : list of Cut
+    sides, owner : dict by split node
+        Of its rows; the place of its owner.
+    dropped : list of Node
+        Nodes that were to be split, but one side had too few rows.
+    wanted : list of Node
+        What is looked at next.
+    more : bool
+        Whether there is a further level.
+    moved : bool
+        Whether rows without a block went elsewhere than the owner of a split said.
+    """
+
+    cuts: list[Cut]
+    sides: dict[Node, Array]
+    owner: dict[Node, int]
+    dropped: list[Node]
+    wanted: list[Node]
+    more: bool
+    moved: bool = False
 
 
 def offer_nothing(wanted: Sequence[Node]) -> list[Offer]:
@@ -70,7 +155,6 @@ class EncryptedOffers(Offers):
 
     def __init__(
         self,
-        goals: Sequence[Goal],
         partition: Partition,
         *,
         roles: Roles,
@@ -80,8 +164,8 @@ class EncryptedOffers(Offers):
         asked: Mapping[str, tuple[int, int]],
         rows: int,
     ) -> None:
-        super().__init__(goals, partition)
-        self._roles, self._growth, self._key, self._secret = roles, growth, key, secret
+        super().__init__(partition, roles)
+        self._growth, self._key, self._secret = growth, key, secret
         self._asked, self._rows = asked, rows
 
     def announce(self, channel: Channel, nodes: int, sums: int = 0) -> None:
@@ -89,9 +173,12 @@ class EncryptedOffers(Offers):
             channel.send(self._roles.key_holder, "nodes", nodes)
 
     def collect(
-        self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
+        self,
+        channel: Channel,
+        sums: list[Sum],
+        wanted: list[Node],
+        values: Values,
     ) -> list[list[Offer]]:
-        self._send_gradients(channel, sums, level)
         return [
             self._read_offers_of(party, channel, wanted)
             if party in self._asked
@@ -102,27 +189,28 @@ class EncryptedOffers(Offers):
     def forget(self, cuts: list[Cut]) -> None:
         pass
 
-    def _send_gradients(self, channel: Channel, sums: list[Sum], level: int) -> None:
-        packing = self._growth.packing
-        if not self._roles.feature_holders or (level and packing != "node"):
+    def ask_sums(self, channel: Channel, level: int, sums: list[Sum], values: Values) -> None:
+        if level and not self._growth.sends_each_level:
             return
+        arrays: list[Any] = []
+        for place, party in enumerate(self._roles.feature_holders, start=1):
+            if place == 1 or self._growth.block_dropout > 0:
+                arrays = self._encrypt([values(place, one.node) for one in sums])
+            channel.send(party, "gradients", Ciphertext(arrays))
+
+    def _encrypt(self, parts: list[Integers]) -> list[Any]:
+        """What a feature holder is to sum."""
         bound = row_bound(self._rows)
-        parts = [self._goals[one.node.tree].values for one in sums]
-        if packing == "node":
-            rows = [self._partition.rows(one.node) for one in sums]
-            parts = [values[at] for values, at in zip(parts, rows, strict=True)]
-        elif packing == "level":
+        if self._growth.packing == "level":
             parts = [np.concatenate(parts)]
         arrays = []
         for part in parts:
-            encrypted = self._key.encrypt(fold(part, FOLD_BITS), use="sum_by", bound=bound)
+            encrypted = self._key.encrypt(part, use="sum_by", bound=bound)
             arrays.append(encrypted.to_wire(bound=bound).payload)
-        for party in self._roles.feature_holders:
-            channel.send(party, "gradients", Ciphertext(arrays))
+        return arrays
 
     def _read_offers_of(self, party: str, channel: Channel, wanted: list[Node]) -> list[Offer]:
         declared = self._growth.requests(len(wanted), *self._asked[party])
-        masks, shown = _read_masks(channel.receive(party, "masks"), party, declared, len(wanted))
         if self._secret is None:
             opener = self._roles.key_holder
             opened = channel.within(party).receive(opener, "opened")
@@ -134,6 +222,7 @@ class EncryptedOffers(Offers):
                 self._secret.open(Ciphertext(one), shape).payload
                 for one, shape in zip(requests, declared, strict=True)
             ]
+        masks, shown = _read_masks(channel.receive(party, "masks"), party, declared, len(wanted))
         folded = np.concatenate(
             [
                 self._key.load_mask(Masked(mask)).remove(Masked(answer))
@@ -172,16 +261,9 @@ def _read_list(value: Any, sender: str, count: int) -> list[Any]:
 class SharedOffers(Offers):
     """Every feature holder's sums are shared with the label holder, who sees candidates of them."""
 
-    def __init__(
-        self,
-        goals: Sequence[Goal],
-        partition: Partition,
-        *,
-        roles: Roles,
-        pairs: Sequence[PairSums],
-    ) -> None:
-        super().__init__(goals, partition)
-        self._roles, self._pairs = roles, pairs
+    def __init__(self, partition: Partition, *, roles: Roles, pairs: Sequence[PairSums]) -> None:
+        super().__init__(partition, roles)
+        self._pairs = pairs
         self._words: list[dict[Node, Words]] = [{} for _ in pairs]
 
     def announce(self, channel: Channel, nodes: int, sums: int = 0) -> None:
@@ -191,30 +273,56 @@ class SharedOffers(Offers):
         if nodes > 0:
             channel.send(self._roles.key_holder, "sums", sums)
 
+    def ask_sums(self, channel: Channel, level: int, sums: list[Sum], values: Values) -> None:
+        pass  # its own words of the sums are half of the work
+
     def collect(
-        self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
+        self,
+        channel: Channel,
+        sums: list[Sum],
+        wanted: list[Node],
+        values: Values,
     ) -> list[list[Offer]]:
+        rows = {one.node: self._partition.rows(one.node) for one in sums}
         return [
-            self._collect_of(pair, kept, sums, wanted) if pair.columns else offer_nothing(wanted)
-            for pair, kept in zip(self._pairs, self._words, strict=True)
+            self._collect_of(
+                pair,
+                kept,
+                sums,
+                wanted,
+                partial(spread_values, pair.rows, rows, partial(values, place)),
+            )
+            if pair.columns
+            else offer_nothing(wanted)
+            for place, (pair, kept) in enumerate(
+                zip(self._pairs, self._words, strict=True), start=1
+            )
         ]
 
     def _collect_of(
-        self, pair: PairSums, kept: dict[Node, Words], sums: list[Sum], wanted: list[Node]
+        self,
+        pair: PairSums,
+        kept: dict[Node, Words],
+        sums: list[Sum],
+        wanted: list[Node],
+        spread: Callable[[slice], Integers],
     ) -> list[Offer]:
-        found = pair.sum(len(sums), lambda some: self._spread(pair.rows, sums[some]))
+        found = pair.sum(len(sums), spread)
         for one, words in zip(sums, found, strict=True):
             note_sums(kept, one, words)
         words, _ = pair.shuffle(np.stack([kept[node] for node in wanted]))
         return [(shown, np.arange(len(shown))) for shown in pair.read(words)]
 
-    def _spread(self, rows: int, sums: Sequence[Sum]) -> Integers:
-        """(g, h) of each node's rows and zeros elsewhere, (rows, 2 · nodes)."""
-        plain = np.zeros((rows, 2 * len(sums)), dtype=np.int64)
-        for at, one in enumerate(sums):
-            here = self._partition.rows(one.node)
-            plain[here, 2 * at : 2 * at + 2] = self._goals[one.node.tree].values[here]
-        return plain
-
     def forget(self, cuts: list[Cut]) -> None:
         self._words = [keep_live(kept, self._partition, cuts) for kept in self._words]
+
+
+def spread_values(
+    rows: int, rows_of: Mapping[Node, Array], values: Callable[[Node], Integers], some: slice
+) -> Integers:
+    """(g, h) of the rows of some nodes and zeros elsewhere, (rows, 2 · nodes)."""
+    chosen = list(rows_of.items())[some]
+    plain = np.zeros((rows, 2 * len(chosen)), dtype=np.int64)
+    for at, (node, here) in enumerate(chosen):
+        plain[here, 2 * at : 2 * at + 2] = unfold(values(node), 2, FOLD_BITS)
+    return plain

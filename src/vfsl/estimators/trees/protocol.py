@@ -43,6 +43,11 @@ DISCLOSURES: Disclosures = {
     ),
     "opened": Disclosure(Masked, "nothing without the mask"),
     "chosen": Disclosure(dict, "which of the receiver's candidates split which nodes"),
+    "size classes": Disclosure(
+        np.ndarray, "in which of 15 size classes the weight of each node lies, and its largest row"
+    ),
+    "won": Disclosure(int, "how many nodes one feature holder's candidates split"),
+    "next": Disclosure(dict, "which nodes are looked at next, and which stay leaves"),
     "sides": Disclosure(np.ndarray, "to which side of the sender's splits the rows of a node go"),
     "partition": Disclosure(dict, "the shape of the trees, and to which side each row goes"),
     "keep": Disclosure(int, "how many rounds of trees the model keeps"),
@@ -57,13 +62,13 @@ BITS = 32  # of one number
 
 # How gradients are encrypted and summed. "tree": once per tree; sums node by node, of the smaller
 # child. "node": again at every level, ordered by node, as a scheme that packs many rows into a
-# ciphertext sums blocks of rows, which must lie together. "level": once for all trees that grow
-# together; all nodes of a level in one array, where adding costs less than handling many arrays.
+# ciphertext sums blocks of rows, which must lie together. "level", where nothing is hidden: once
+# for all trees that grow together; all nodes of a level in one array.
 def choose_packing(scheme: type[Scheme]) -> str:
     """What packing="auto" means under a scheme."""
     if scheme.rows_together:
         return "node"
-    return "level" if scheme.cheap_sums else "tree"
+    return "tree" if scheme.hides else "level"
 
 
 @dataclass(frozen=True)
@@ -78,29 +83,50 @@ class Growth:
     columns_by_tree, columns_by_node : float
         Fraction of all parties' columns that a tree, or a node, may use; 0: the square root of
         their number.
+    block_dropout : float
+        Fraction of rows that are treated as if a feature holder had no block for them.
     least_rows : int
-        Fewest rows of every bin and side, at least ten.
+        Fewest rows of every side; if sums are shown, of every bin too, and at least ten.
     packing : {"tree", "node", "level"}
     keys : {"key-holder", "label-holder"}
     on_shares : bool
         Whether sums are formed in shares of the data holders; then nothing is packed, and the key
         holder deals.
+    best : bool
+        Whether splits are judged in small integers (judging.py): on shares the label holder then
+        learns of the best candidates only, and feature holders no rows of nodes.
     """
 
     max_depth: int
     max_leaves: int | None = None
     columns_by_tree: float = 1.0
     columns_by_node: float = 1.0
+    block_dropout: float = 0.0
     least_rows: int = LEAST_ROWS
     packing: str = "tree"
     keys: str = "key-holder"
     on_shares: bool = False
+    best: bool = False
+
+    @property
+    def hides(self) -> bool:
+        """Whether feature holders learn no rows of nodes, and the label holder no sums."""
+        return self.on_shares and self.best
 
     def count_sums(self, rows: int) -> int:
-        """For how many nodes of a tree rows are summed, at most: the root, one child per split."""
+        """For how many nodes of a tree rows are summed, at most: the root, one child per split.
+
+        Where splits are judged in small integers, both children of a split.
+        """
         by_depth = 1 << max(self.max_depth - 1, 0)
         by_rows = max(rows // (2 * self.least_rows), 1)
-        return min(by_depth, by_rows, self.max_leaves or by_depth)
+        most = min(by_depth, by_rows, self.max_leaves or by_depth)
+        return 2 * most if self.best else most
+
+    @property
+    def sends_each_level(self) -> bool:
+        """Whether what is summed is encrypted anew at each level, for the rows of its nodes."""
+        return self.packing == "node" or self.best
 
     def secret_holder(self, roles: Roles) -> str:
         """Who holds the secret key."""
@@ -111,6 +137,11 @@ class Growth:
         if self.packing == "level":
             return [(columns, nodes * width)]
         return [(columns, width)] * nodes
+
+    @property
+    def samples_columns(self) -> bool:
+        """Whether trees or nodes may use some of the columns only."""
+        return min(self.columns_by_tree, self.columns_by_node) < 1
 
     def choose_columns(self, seed: int, columns: int, tree: int, node: int) -> Array:
         """Which of all parties' columns a node of a tree may use; everybody draws the same."""

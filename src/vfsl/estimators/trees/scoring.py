@@ -140,6 +140,14 @@ def find_leaves(
     return leaf
 
 
+def find_own_leaves(bins: Bins, codes: Array, trees: Sequence[Tree]) -> Array:
+    """The same where all splits are the label holder's own: nobody is asked."""
+    leaf = np.zeros((len(codes), len(trees)), dtype=np.int32)
+    everyone = np.arange(len(codes))
+    _walk([(Node(at, 0), everyone) for at in range(len(trees))], bins, codes, trees, leaf)
+    return leaf
+
+
 def find_levels(trees: Sequence[Tree]) -> dict[int, set[int]]:
     """By feature holder the levels of its splits: how many splits of others stand above them."""
     found: dict[int, set[int]] = {}

@@ -84,11 +84,11 @@ def list_places(trees: Sequence[Tree], outputs: Sequence[int], count: int) -> li
     return places
 
 
-def find_paths(trees: Sequence[Tree], party: int, places: Sequence[Node]) -> Paths:
-    """What to tell the feature holder in this place, from 1 on."""
+def find_last(trees: Sequence[Tree], party: int) -> tuple[list[int], list[list[int]]]:
+    """For each split of a feature holder, and for each node, its last side on the way there."""
     above: list[int] = []
-    needed: dict[Node, int] = {}
-    for at, tree in enumerate(trees):
+    lasts: list[list[int]] = []
+    for tree in trees:
         last = [-1] * len(tree.owner)
         for node, owner in enumerate(tree.owner):  # children come after their parents
             if owner == LEAF:
@@ -97,10 +97,16 @@ def find_paths(trees: Sequence[Tree], party: int, places: Sequence[Node]) -> Pat
             if owner == party:
                 left, right = 2 * len(above), 2 * len(above) + 1
                 above.append(last[node])
-            needed[Node(at, node)] = left
             last[tree.left[node]], last[tree.left[node] + 1] = left, right
-    chosen = [needed[place] for place in places]
-    return Paths(np.array(above, dtype=np.int64), np.array(chosen, dtype=np.int64))
+        lasts.append(last)
+    return above, lasts
+
+
+def find_paths(trees: Sequence[Tree], party: int, places: Sequence[Node]) -> Paths:
+    """What to tell the feature holder in this place, from 1 on."""
+    above, lasts = find_last(trees, party)
+    needed = [lasts[tree][trees[tree].left[node]] for tree, node in places]
+    return Paths(np.array(above, dtype=np.int64), np.array(needed, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +192,15 @@ def find_bits(own: Own, rules: Sequence[Rule], paths: Paths, rows: Array) -> Arr
     return last[paths.needed].T
 
 
+def send_paths(
+    session: Session, party: str, above: Sequence[int] | Array, needed: Sequence[int] | Array
+) -> None:
+    """Tell a feature holder what it needs to know, in few bytes."""
+    narrow = np.int16 if 2 * max(len(above), 1) < 1 << 15 else np.int32
+    told = {"above": np.asarray(above, narrow), "needed": np.asarray(needed, narrow)}
+    session.link.send(party, "paths", told)
+
+
 def read_paths(value: Any, sender: str, rules: int, places: int) -> Paths:
     """Paths as the label holder sent them."""
     above, needed = (
@@ -210,10 +225,7 @@ def lead_scores(
     every = [place for group in places for place in group]
     counts = [len(group) for group in places]
     for number, party in enumerate(session.list_others(), start=OWN + 1):
-        paths = find_paths(trees, number, every)
-        narrow = np.int16 if 2 * len(every) < 1 << 15 else np.int32
-        told = {name: one.astype(narrow) for name, one in paths._asdict().items()}
-        session.link.send(party, "paths", told)
+        send_paths(session, party, *find_paths(trees, number, every))
     session.announce(session.me, np.array(counts, dtype=np.int64))
     check_rows(session.agree({"rows": rows}))
 
@@ -237,7 +249,7 @@ def lead_scores(
 def answer_scores(session: Session, leader: str, own: Own, rules: Mapping[Node, Rule]) -> None:
     """A feature holder: choose words by the ways of its rows."""
     came, rows = session.link.receive(leader, "paths"), len(own[1])
-    counts = _read_counts(session, leader)
+    counts = read_counts(session, leader)
     check_rows(session.agree({"rows": rows}))
     ordered = [rule for _, rule in sorted(rules.items())]
     paths = read_paths(came, leader, len(ordered), sum(counts))
@@ -255,13 +267,14 @@ def answer_scores(session: Session, leader: str, own: Own, rules: Mapping[Node, 
 
 def deal_scores(session: Session, leader: str) -> None:
     """The dealer: random words for as many rows and splits as there are."""
-    counts = _read_counts(session, leader)
+    counts = read_counts(session, leader)
     rows = check_rows(session.agree())
     if rows and sum(counts):
         sum_chosen(session, rows, counts, WIDTH, {}, None).open(leader, name="total scores")
 
 
-def _read_counts(session: Session, leader: str) -> list[int]:
+def read_counts(session: Session, leader: str) -> list[int]:
+    """How many words each sum has, as the label holder announced."""
     came = session.announce(leader, None)
     counts = expect_array(came, sender=leader, name="announced", holds="integer", shape=(None,))
     if not len(counts) or counts.min() < 0 or counts.sum() > _MOST_SPLITS:

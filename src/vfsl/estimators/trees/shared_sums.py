@@ -47,7 +47,17 @@ DISCLOSURES: Disclosures = {
     "sizes": Disclosure(
         dict, "how many rows, columns, bins and candidates the sender has, or plain columns at once"
     ),
-    "runs": Disclosure(np.ndarray, "to the dealer: how many bins and candidates columns have"),
+    "runs": Disclosure(
+        np.ndarray,
+        "to the dealer, or where no sums are shown to the label holder: how many bins and "
+        "candidates columns have",
+    ),
+    "best": Disclosure(
+        Masked, "for each node how good the sender's best candidate is, not which one it is"
+    ),
+    "chosen candidates": Disclosure(
+        Masked, "which of the receiver's own candidates split the chosen nodes"
+    ),
     "shown": Disclosure(
         Masked,
         "sums of (g, h) over at least ten rows for each nameless, shuffled candidate",
@@ -135,6 +145,7 @@ class PairSums:
     shape: tuple[int, int]  # how many runs and candidates
     parts: Array | None  # not at the label holder
     encrypted: Encrypted | None  # None where there are no columns
+    bits: int = 1  # of plain values
 
     @classmethod
     def begin(
@@ -145,11 +156,13 @@ class PairSums:
         candidates: Candidates | None = None,
         rows: int = 0,
         plain_columns: int = 0,
+        row_bits: Callable[[int], int] | None = None,
     ) -> PairSums:
         """Exchange sizes and encrypt the runs.
 
         The feature holder gives codes and candidates; the label holder how many rows it has and
-        about how many plain columns it will multiply by.
+        about how many plain columns it will multiply by. ``row_bits`` says how many bits plain
+        values have; without it sums are to be shown, and the dealer learns how runs add up.
         """
         leader, owner = session.parties
         runs = None if candidates is None else Runs.of(candidates)
@@ -170,7 +183,10 @@ class PairSums:
         if not count:
             return cls(session, owner, columns, (0, 0), None, None)
         parts = None if runs is None else runs.parts
-        if session.me == owner:
+        bits = row_limit(rows).bit_length() if row_bits is None else row_bits(rows)
+        if row_bits is not None:
+            pass
+        elif session.me == owner:
             session.link.send(session.dealer, "runs", parts)
         elif session.deals:
             parts = read_parts(session.link.receive(owner, "runs"), owner, count, offered)
@@ -180,31 +196,33 @@ class PairSums:
             None if runs is None or codes is None else runs.find(codes),
             (rows, count),
             1,
-            plain_bits=row_limit(rows).bit_length(),
+            plain_bits=bits,
             plain_columns=max(told[leader].get("plain columns", 0), 1),
         )
         # The owner's columns stay in its table; only its key is needed from here on.
         encrypted = replace(encrypted, own=None)
-        return cls(session, owner, columns, (count, offered), parts, encrypted)
+        return cls(session, owner, columns, (count, offered), parts, encrypted, bits)
 
     @cached_property
     def rows(self) -> int:
         return 0 if self.encrypted is None else self.encrypted.layout.rows
 
-    def sum(self, count: int, make: Callable[[slice], Integers] | None = None) -> Words:
+    def sum(
+        self, count: int, make: Callable[[slice], Integers] | None = None, width: int = WIDTH
+    ) -> Words:
         """One's words of the sums of that many nodes, (nodes, runs, 2).
 
         ``make`` gives the label holder's plain columns of some of the nodes, (rows, 2 · nodes).
         """
         if self.encrypted is None:
             return absent((count, 0, 2))
-        leader, bits = self.session.parties[0], row_limit(self.rows).bit_length()
+        leader, bits = self.session.parties[0], self.bits
         step, made = max(_CELLS_AT_ONCE // (2 * self.rows), 1), []
         for start in range(0, count, step):
             nodes = slice(start, min(start + step, count))
             size = nodes.stop - nodes.start
             plain = None if make is None else make(nodes)
-            words = self.encrypted.times(leader, plain, 2 * size, bits, width=WIDTH).piece
+            words = self.encrypted.times(leader, plain, 2 * size, bits, width=width).piece
             made.append(words.reshape(-1, size, 2).swapaxes(0, 1))
         return np.concatenate(made) if made else absent((0, self.shape[0], 2))
 

@@ -20,6 +20,7 @@ from vfsl.estimators.trees.protocol import LEAST_ROWS
 from vfsl.values import Array, Floats, Integers
 
 RIGHT, LEFT = 0, 1  # where missing cells go
+NO_COLUMN = -1  # of a rule that sends all rows to where missing cells go
 FOLD_BITS = 29  # (g, h) of a row share one encrypted number; 2 × 29 bits fill bfv's plaintext space
 
 # Column, code and where missing cells go, of one's own split of a node.
@@ -75,13 +76,15 @@ class Candidates:
     def _gaps(self) -> Array:
         return np.array([column.size for column in self.bins.columns], dtype=np.int64)
 
-    def allowed(self, counts: Array, least: int = LEAST_ROWS) -> Array:
+    def allowed(self, counts: Array, least: int = LEAST_ROWS, left: Array | None = None) -> Array:
         """Which candidates may be offered in nodes with these counts of rows.
 
         Parameters
         ----------
         counts : integer array of shape (nodes, columns, width)
         least : int
+        left : integer array of shape (nodes, candidates), optional
+            Rows that each candidate sends to the left, if they are known already.
 
         Returns
         -------
@@ -91,7 +94,8 @@ class Candidates:
         if not len(self):
             return np.zeros((nodes, 0), dtype=bool)
         column, place = self.column, self.column * width + self.code
-        left = self.sum_left(counts.reshape(nodes, -1))
+        if left is None:
+            left = self.sum_left(counts.reshape(nodes, -1))
         total = counts[:, 0].sum(axis=1)[:, None]  # every column has all rows of a node
         enough = (left >= least) & (total - left >= least)
         # All known cells together end at no inner boundary.
@@ -125,7 +129,9 @@ class Candidates:
 def find_sides(bins: Bins, rule: Rule, codes: Array, rows: Array) -> Array:
     """Which of these rows a split sends to the left; ``codes`` are of all rows and columns."""
     column, code, missing = rule
-    cells = codes[rows, column]
+    if column == NO_COLUMN:
+        return np.full(len(rows), missing == LEFT)
+    cells = codes[:, column].take(rows)
     if not bins.columns[column].ordered:
         return np.asarray(cells == code)
     left = cells <= code  # the code of missing cells is larger than any other
@@ -145,10 +151,12 @@ def merge_bins(counts: Array, gaps: Array, least: int) -> Array:
     known = np.moveaxis(counts, 2, 0) * (np.arange(width)[:, None] < gaps)[:, None, :]
     passed = np.cumsum(known, axis=0)
     ends = (passed[-1] - passed >= least) & (np.arange(width)[:, None] < gaps)[:, None, :]
+    if not ((known > 0) & (known < least)).any():  # no bin needs a neighbour
+        return np.moveaxis(ends & (known > 0), 0, 2)
     since = np.full(counts.shape[:2], least)  # how many rows must have passed to end here
-    for here, end in zip(passed, ends, strict=True):
+    for here, then, end in zip(passed, passed + least, ends, strict=True):
         end &= here >= since
-        np.copyto(since, here + least, where=end)
+        np.copyto(since, then, where=end)
     return np.moveaxis(ends, 0, 2)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -21,8 +21,11 @@ from vfsl.draws import draw_announced_seed, draw_private_seed
 from vfsl.errors import DataError
 from vfsl.estimators.base import find_labelled, scale_weights
 from vfsl.estimators.exchange import receive_count
+from vfsl.estimators.trees.absent import draw_absent
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.feature_holder import FeatureHolder
+from vfsl.estimators.trees.hidden_holder import grow_hidden
+from vfsl.estimators.trees.hidden_offers import HiddenOffers
 from vfsl.estimators.trees.label_holder import LabelHolder
 from vfsl.estimators.trees.offers import EncryptedOffers, Offers, SharedOffers
 from vfsl.estimators.trees.protocol import (
@@ -32,6 +35,7 @@ from vfsl.estimators.trees.protocol import (
     Growth,
     release_binned,
 )
+from vfsl.estimators.trees.shared_best import PairBest
 from vfsl.estimators.trees.shared_sums import PairSums
 from vfsl.estimators.trees.splits import Candidates, Penalty, quantise
 from vfsl.estimators.trees.tree import LEAF, Goal, Partition, Tree
@@ -234,6 +238,11 @@ class Strategy(ABC):
     def _training_weights(self) -> Floats:
         return self.weights
 
+    @property
+    def judges(self) -> Array | None:
+        """Which rows do not train but judge, if there are such."""
+        return None
+
     def oob_score(self) -> float | None:
         """How well trees predict rows that they did not draw, if there are such."""
         return None
@@ -292,9 +301,11 @@ def train_feature_holder(
 
     ``sessions`` has the one with the label holder, where sums are shared.
     """
-    leader, key, pair = roles.label_holder, None, None
-    if growth.on_shares:
-        candidates = Candidates.of(bins)
+    leader, key, pair, best = roles.label_holder, None, None, None
+    candidates = Candidates.of(bins)
+    if growth.hides:
+        best = PairBest.begin(sessions[channel.me], codes=codes, candidates=candidates)
+    elif growth.on_shares:
         pair = PairSums.begin(sessions[channel.me], codes=codes, candidates=candidates)
     else:
         secret_holder = growth.secret_holder(roles)
@@ -310,12 +321,16 @@ def train_feature_holder(
         for name in ("offset", "columns", "seed", "finished", "trees")
     )
     for party in roles.data_holders:
-        if party != channel.me:
+        if party == leader or (party != channel.me and not growth.hides):
             release_binned(channel, party, codes, bins.width)
     holder = FeatureHolder(channel, roles, key, growth, bins, codes, offset, in_all, seed, pair)
     rounds = [kept.load(f"round-{number}") for number in range(done)]
     while trees := receive_count(channel, leader, "trees", 0, MOST_TREES):
-        rules, divided = holder.grow(len(rounds) - done, trees, grown)
+        number = len(rounds) - done
+        if best is None:
+            rules, divided = holder.grow(number, trees, grown)
+        else:
+            rules, divided = grow_hidden(holder, best, number, trees, grown)
         found = [[node.tree + grown, node.number, *rule] for node, rule in sorted(rules.items())]
         rounds.append({"rules": found, "divided": divided})
         kept.save(f"round-{len(rounds) - 1}", rounds[-1])
@@ -339,11 +354,13 @@ def train_label_holder(
     strategy: Strategy,
     seeds: tuple[int, int],
     sessions: Mapping[str, Session],
+    order: Array,
 ) -> Ensemble:
     """Lead all rounds, from the last one that every data holder has finished.
 
     ``seeds`` are for columns, which everybody learns, and for rows, which nobody else may know;
-    ``sessions`` are those with feature holders, where sums are shared.
+    ``sessions`` are those with feature holders, where sums are shared; ``order`` has all rows
+    in an order that does not depend on how they came.
     """
     others = roles.feature_holders
     columns_of, offers, third = _begin_offers(
@@ -356,17 +373,19 @@ def train_label_holder(
     offset = codes.shape[1]
     columns = offset + sum(columns_of.values())
     for party in others:
-        release_binned(channel, party, codes, bins.width)
+        if not growth.hides:
+            release_binned(channel, party, codes, bins.width)
         setup = {"offset": offset, "columns": columns, "seed": seed, "finished": done}
         channel.send(party, "setup", setup | {"trees": ensemble.trees_grown})
         offset += columns_of[party]
     holder = LabelHolder(
-        channel, roles, offers, growth, strategy.penalty, bins, codes, columns, seed
+        channel, roles, offers, growth, strategy.penalty, bins, codes, columns, seed, order
     )
     told = (*others, *third)
     while ensemble.stop_reason is None:
         number = len(ensemble.rounds)
         goals = strategy.set_goals(ensemble, number, np.random.default_rng([draws, 1, number]))
+        goals = drop_blocks(goals, growth, others, draws, ensemble.trees_grown)
         for party in told:
             channel.send(party, "trees", len(goals))
         # The key holder, who keeps no rounds, counts those of this attempt.
@@ -379,6 +398,25 @@ def train_label_holder(
     for party in others:
         channel.send(party, "keep", ensemble.rounds_kept)
     return ensemble
+
+
+def drop_blocks(
+    goals: Sequence[Goal], growth: Growth, parties: Sequence[str], draws: int, first_tree: int
+) -> list[Goal]:
+    """The goals of a round, each with rows that are to do without a feature holder's block.
+
+    Rows that do not count in a tree keep all blocks: those that validate, or are out of the bag,
+    then judge the model as it is with everybody there.
+    """
+    if not growth.block_dropout or not parties:
+        return list(goals)
+    dropped = []
+    for tree, goal in enumerate(goals, start=first_tree):
+        rng = np.random.default_rng([draws, 2, tree])
+        used = goal.second != 0
+        absent = draw_absent(used, len(parties), growth.block_dropout, rng)
+        dropped.append(replace(goal, absent=absent))
+    return dropped
 
 
 def label_state(
@@ -401,6 +439,7 @@ def label_state(
         "output": [output for each in ensemble.outputs[kept] for output in each],
         "start": ensemble.start.tolist(),
         "models": strategy.models,
+        "parties": list(roles.data_holders),
         "importance": importance.tolist(),
         "gain by party": dict(zip(roles.data_holders, gains.tolist(), strict=True)),
         "oob": strategy.oob_score(),
@@ -408,7 +447,7 @@ def label_state(
     }
 
 
-_MakeOffers = Callable[[Sequence[Goal], Partition], Offers]
+_MakeOffers = Callable[[Partition], Offers]
 
 
 def _begin_offers(
@@ -420,6 +459,15 @@ def _begin_offers(
     sessions: Mapping[str, Session],
 ) -> tuple[dict[str, int], _MakeOffers, tuple[str, ...]]:
     """How many columns others have, how their sums will come, and the third party that helps."""
+    if growth.hides:
+        planned = 2 * strategy.trees_planned * growth.count_sums(rows)
+        best = {
+            party: PairBest.begin(session, rows=rows, plain_columns=planned)
+            for party, session in sessions.items()
+        }
+        hidden = partial(HiddenOffers, roles=roles, pairs=best)
+        third = (roles.key_holder,) if best else ()
+        return {party: one.columns for party, one in best.items()}, hidden, third
     if growth.on_shares and roles.feature_holders:
         planned = 2 * strategy.trees_planned * growth.count_sums(rows)
         pairs = {

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from vfsl.errors import ProtocolError
-from vfsl.estimators.trees.splits import Rule, Scale
+from vfsl.errors import ConfigError, ProtocolError
+from vfsl.estimators.trees.splits import LEFT, RIGHT, Rule, Scale
 from vfsl.values import Array, Floats, Integers
 
 LEAF, OWN = -1, 0
@@ -25,7 +25,8 @@ class Tree:
     """A tree as the label holder knows it: who splits where, and what the leaves say.
 
     ``owner`` is LEAF, OWN, or the place of a feature holder, from 1 on; a split's children are
-    ``left`` and ``left`` + 1.
+    ``left`` and ``left`` + 1. ``cover`` is the training weight Σh of a node, in integer steps;
+    models that earlier versions saved have none.
     """
 
     owner: list[int] = field(default_factory=lambda: [LEAF])
@@ -33,6 +34,17 @@ class Tree:
     value: list[float] = field(default_factory=lambda: [0.0])
     gain: list[float] = field(default_factory=lambda: [0.0])
     rules: dict[int, Rule] = field(default_factory=dict)
+    cover: list[int] = field(default_factory=list)
+
+    def default(self, node: int) -> int:
+        """Where rows go that cannot be asked at a split: to the heavier side, the left if even."""
+        if len(self.cover) != len(self.owner):
+            raise ConfigError(
+                "The model was saved by an earlier version, which did not keep where rows go that "
+                "lack a party's cells. Train it again to predict without one."
+            )
+        left = self.left[node]
+        return LEFT if self.cover[left] >= self.cover[left + 1] else RIGHT
 
     def to_dict(self) -> dict[str, Any]:
         rules = [[node, *rule] for node, rule in sorted(self.rules.items())]
@@ -42,12 +54,14 @@ class Tree:
             "value": self.value,
             "gain": self.gain,
             "rules": rules,
+            "cover": self.cover,
         }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Tree:
         rules = {rule[0]: (rule[1], rule[2], rule[3]) for rule in content["rules"]}
-        return cls(content["owner"], content["left"], content["value"], content["gain"], rules)
+        owner, left, value, gain = (content[name] for name in ("owner", "left", "value", "gain"))
+        return cls(owner, left, value, gain, rules, content.get("cover", []))
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,8 @@ class Goal:
         The (g, h) that its leaf values follow from.
     output : int
         Which score its leaves move.
+    absent : boolean array of shape (rows, feature holders), optional
+        Rows that this tree is to do without a feature holder's block for.
     """
 
     values: Integers
@@ -70,6 +86,14 @@ class Goal:
     first: Floats
     second: Floats
     output: int
+    absent: Array | None = None
+
+    def values_for(self, place: int, rows: Array) -> Integers:
+        """(g, h) of some rows where this party's columns are summed: zero without its block."""
+        values = self.values[rows]
+        if self.absent is None or place == OWN:
+            return values
+        return np.asarray(values * ~self.absent[rows, place - 1 : place])
 
 
 class Node(NamedTuple):
@@ -88,10 +112,14 @@ class Cut(NamedTuple):
 
 
 class Partition:
-    """The rows of every open node of every tree, all rows, in a bag or not."""
+    """The rows of every open node of every tree, all rows, in a bag or not; they rise.
 
-    def __init__(self, rows: int, trees: int) -> None:
-        everyone = np.arange(rows)
+    With an ``order`` of all rows, those of every node follow that.
+    """
+
+    def __init__(self, rows: int, trees: int, order: Array | None = None) -> None:
+        everyone = np.arange(rows) if order is None else order
+        everyone = everyone.astype(np.int32 if rows < 1 << 31 else np.int64)
         self._rows = {Node(tree, 0): everyone for tree in range(trees)}
         self._used = [1] * trees
 
@@ -104,7 +132,7 @@ class Partition:
         first = self._used[node.tree]
         self._used[node.tree] += 2
         cut = Cut(node, Node(node.tree, first), Node(node.tree, first + 1))
-        self._rows[cut.left], self._rows[cut.right] = rows[left], rows[~left]
+        self._rows[cut.left], self._rows[cut.right] = rows.compress(left), rows.compress(~left)
         return cut
 
     def smaller_first(self, cut: Cut) -> tuple[Node, Node]:
@@ -126,11 +154,18 @@ class Sum:
     sibling: Node | None = None
 
 
-def plan_sums(partition: Partition, cuts: Sequence[Cut], wanted: frozenset[Node]) -> list[Sum]:
-    """What to sum for the wanted children of these cuts: the smaller child of each, always."""
+def plan_sums(
+    partition: Partition, cuts: Sequence[Cut], wanted: Sequence[Node], alone: bool = False
+) -> list[Sum]:
+    """What to sum for the wanted children of these cuts: the smaller child of each, always.
+
+    ``alone``: each wanted child by itself, where what is summed is another thing in each node.
+    """
+    if alone:
+        return [Sum(node) for node in wanted]
     sums = []
     for cut in cuts:
-        if not {cut.left, cut.right} & wanted:
+        if not {cut.left, cut.right} & set(wanted):
             continue
         small, large = partition.smaller_first(cut)
         sums.append(Sum(small, cut.parent, large if large in wanted else None))
