@@ -17,12 +17,14 @@ import numpy as np
 import pytest
 
 from tests.attacks.tree_views import LABEL, federation, people
+from vfsl.crypto.fixed import unfold
 from vfsl.estimators import XGB
 from vfsl.estimators.trees.candidate_sums import SharedSums
 from vfsl.estimators.trees.hidden_offers import HiddenOffers
 from vfsl.estimators.trees.offers import SharedOffers
 from vfsl.estimators.trees.shared_best import PairBest
 from vfsl.estimators.trees.shared_sums import PairSums, Runs
+from vfsl.estimators.trees.splits import FOLD_BITS
 from vfsl.estimators.trees.tree import LEAF
 
 ROWS = 600
@@ -59,9 +61,10 @@ def watch():
     view = View()
     collect, offer = SharedOffers.collect, SharedSums.offer
 
-    def see(self, channel, level, planned, wanted, values):
-        offers = collect(self, channel, level, planned, wanted, values)
-        view.values = values[0]
+    def see(self, channel, planned, wanted, values):
+        offers = collect(self, channel, planned, wanted, values)
+        if view.values is None:  # at the root, which has all rows
+            view.values = unfold(values(1, wanted[0]), 2, FOLD_BITS)
         for node, (shown, _) in zip(wanted, offers[0], strict=True):
             view.sums[node.number], view.rows[node.number] = shown, self._partition.rows(node)
         return offers

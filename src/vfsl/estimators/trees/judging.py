@@ -14,14 +14,15 @@ Light sides are left out by the table: cells of t that stand for less than the l
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
 from vfsl.crypto.fixed import unfold
 from vfsl.estimators.trees.splits import FOLD_BITS, Penalty
-from vfsl.values import Array, Floats, Integers
+from vfsl.values import Floats, Integers
 
 PLACE_BITS, CELL_BITS = 16, 8  # of t, and of those that are looked up
 TABLE_BITS = 7  # of an entry
@@ -48,7 +49,7 @@ def count_sum_bits(rows: int) -> int:
     return max(math.ceil(math.log2(max(rows, 2))) + 2, 12)
 
 
-@lru_cache(maxsize=len(EDGES))
+@cache
 def make_table(edge: int) -> Integers:
     """11 / √(t (1 − t)) in the middle of each cell of t, 0 at the edges; (cells,)."""
     t = (np.arange(_CELLS) + 0.5) / _CELLS
@@ -103,9 +104,7 @@ class Judge:
 
     def rate(self, left: Integers) -> Integers:
         """How good splits are, by the sums of r and h on their left, (splits, 2); 0: not at all."""
-        place = (left[:, 1] << self.size.shift) + self.plus
-        entry = make_table(self.size.edge)[place >> _SHIFT]
-        return np.asarray(np.abs(left[:, 0] - self.less) * entry)
+        return rate_splits([self], left, [len(left)])
 
     def gain(self, rating: int) -> float:
         """What a split of this rating gains."""
@@ -165,7 +164,14 @@ def _round(values: Floats) -> Integers:
     return rounded
 
 
-def find_best_ratings(ratings: Integers) -> tuple[int, Array]:
-    """The best rating, and the places that have it."""
-    best = int(ratings.max(initial=0))
-    return best, np.flatnonzero(ratings == best) if best else np.zeros(0, dtype=np.int64)
+@cache
+def _stack_tables() -> Integers:
+    return np.stack([make_table(edge) for edge in range(len(EDGES))])
+
+
+def rate_splits(judges: Sequence[Judge], left: Integers, lengths: Sequence[int]) -> Integers:
+    """As :meth:`Judge.rate` for the splits of several nodes, which have so many each."""
+    numbers = [(one.less, one.plus, one.size.edge, one.size.shift) for one in judges]
+    less, plus, edge, shift = np.repeat(np.array(numbers, dtype=np.int64), lengths, axis=0).T
+    place = (left[:, 1] << shift) + plus
+    return np.asarray(np.abs(left[:, 0] - less) * _stack_tables()[edge, place >> _SHIFT])

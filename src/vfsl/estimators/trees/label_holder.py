@@ -16,7 +16,7 @@ from vfsl.channel import Channel
 from vfsl.crypto.fixed import fold, unfold
 from vfsl.estimators.trees.binning import Bins, Histograms
 from vfsl.estimators.trees.hidden_offers import HiddenOffers, Rated
-from vfsl.estimators.trees.judging import Judge, find_best_ratings, make_judge
+from vfsl.estimators.trees.judging import Judge, make_judge, rate_splits
 from vfsl.estimators.trees.offers import News, Offer, Offers
 from vfsl.estimators.trees.protocol import NO_MORE, Growth
 from vfsl.estimators.trees.splits import (
@@ -404,11 +404,16 @@ class _GrowingTrees:
 
 def _rate(wanted: list[Node], judges: Mapping[Node, Judge], offers: Sequence[Offer]) -> list[Rated]:
     """Of each node how good the best of a party's candidates is, and its handles of those."""
-    rated = []
-    for node, (left, handles) in zip(wanted, offers, strict=True):
-        best, tied = find_best_ratings(judges[node].rate(left))
-        rated.append((best, handles[tied]))
-    return rated
+    lengths = [len(handles) for _, handles in offers]
+    left = np.concatenate([sums for sums, _ in offers])
+    ratings = rate_splits([judges[node] for node in wanted], left, lengths)
+    starts = np.cumsum(lengths) - lengths
+    best, ties = find_best(ratings.astype(np.float64), starts)
+    tied = np.split(ties, starts[1:])
+    return [
+        (max(int(most), 0) if len(handles) else 0, handles[at])
+        for most, at, (_, handles) in zip(best, tied, offers, strict=True)
+    ]
 
 
 def _count_smaller(left: Array) -> int:

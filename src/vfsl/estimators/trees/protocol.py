@@ -44,7 +44,8 @@ DISCLOSURES: Disclosures = {
     "opened": Disclosure(Masked, "nothing without the mask"),
     "chosen": Disclosure(dict, "which of the receiver's candidates split which nodes"),
     "size classes": Disclosure(
-        np.ndarray, "in which of 15 size classes the weight of each node lies, and its largest row"
+        np.ndarray,
+        "in which of 18 size classes the weight of each node lies, and of 10 its largest row",
     ),
     "won": Disclosure(int, "how many nodes one feature holder's candidates split"),
     "next": Disclosure(dict, "which nodes are looked at next, and which stay leaves"),
