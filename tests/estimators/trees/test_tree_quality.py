@@ -202,7 +202,7 @@ def test_accuracy_of_several_classes_is_the_pooled_peers(name):
 
 def missed(name, data, ratio):
     reason = (
-        f"measured {ratio}, and as much with exact gains: the peer bins otherwise, or not at all"
+        f"measured {ratio}: the peer bins otherwise, or not at all"
     )
     return pytest.param(name, data, marks=pytest.mark.xfail(reason=reason))
 
