@@ -140,6 +140,7 @@ def test_what_bounds_say():
     assert judge_gain(Interval(0.02, 0.001, 0.04), 0.01) == "helps"
     assert judge_gain(Interval(-0.02, -0.04, -0.001), 0.01) == "hurts"
     assert judge_gain(Interval(0.0, -0.1, 0.009), 0.01) == "does not help"
+    assert judge_gain(Interval(0.002, 0.001, 0.004), 0.01) == "does not help"  # sure, but too small
     assert judge_gain(Interval(0.0, -0.1, 0.011), 0.01) == "cannot tell"
 
 

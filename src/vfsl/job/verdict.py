@@ -1,8 +1,8 @@
 """What an evaluation says to people: does the partner help, does completion, and what to do next.
 
 Every answer has the interval of a paired difference on the rows that it was measured on. A gain
-helps if its whole interval is above 0; it does not help if the interval ends below the least gain
-that matters; else the rows cannot tell.
+does not help if its interval ends below the least gain that matters; else it helps if the whole
+interval is above 0; else the rows cannot tell.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class Question:
 
 def judge_gain(found: Interval, least: float) -> Verdict:
     """What the bounds of a gain say."""
-    if found.low > 0:
-        return "helps"
     if found.high < 0:
         return "hurts"
-    return "does not help" if found.high < least else "cannot tell"
+    if found.high < least:
+        return "does not help"
+    return "helps" if found.low > 0 else "cannot tell"
 
 
 def ask(
