@@ -59,11 +59,14 @@ def test_comparisons_of_any_numbers(data, length, count):
     assert (comparing(shown, hidden, length)(Session.plain(), {}) == (shown < hidden)).all()
 
 
-@pytest.mark.parametrize(("length", "rounds"), [(20, 1), (24, 1), (25, 2), (62, 2)])
-def test_rounds_of_a_comparison(length, rounds):
-    """And one more for the seeds, before which nobody can begin."""
+@pytest.mark.parametrize(
+    ("length", "numbers", "rounds"),
+    [(20, 5, 1), (24, 5, 1), (25, 5, 1), (25, 2000, 2), (62, 5, 2)],
+)
+def test_rounds_of_a_comparison(length, numbers, rounds):
+    """And one more for the seeds, before which nobody can begin. Few numbers get longer tables."""
     transcript = Transcript()
-    shown = np.arange(5, dtype=np.uint64)
+    shown = np.arange(numbers, dtype=np.uint64)
     run_program(comparing(shown, shown, length), ("A", "B"), {}, transcript=transcript)
     assert count_rounds(transcript) == rounds + 1
 

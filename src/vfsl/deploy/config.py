@@ -21,7 +21,7 @@ from vfsl.data import PartyTable, check_labels
 from vfsl.data.checks import PARTY_NAME, is_party_name
 from vfsl.errors import ConfigError, StoreError
 from vfsl.job.mistakes import Location, sentence
-from vfsl.job.tables import IdColumns, LabelColumn, Reading, Strict
+from vfsl.job.tables import IdColumns, LabelColumn, Strict, Using
 from vfsl.store import write_text
 
 PARTY_FILE = "party.toml"
@@ -86,7 +86,7 @@ class Project(Strict):
         return "\n".join(lines) + "\n"
 
 
-class TableSection(Reading):
+class TableSection(Using):
     """A party's table, how it is read, and which of its columns a job may use."""
 
     path: str

@@ -30,7 +30,7 @@ from vfsl.job.steps import (
     TrainStep,
     make_step,
 )
-from vfsl.job.tables import IdColumns, IdSection, LabelColumn, Reading, Strict
+from vfsl.job.tables import IdColumns, IdSection, LabelColumn, Strict, Using
 from vfsl.registry import Registry
 
 
@@ -60,7 +60,7 @@ class RunSection(Strict):
     private_draws: Literal["seed", "system"] = "seed"
 
 
-class PartySection(Reading):
+class PartySection(Using):
     """One party's table, and how it is read."""
 
     table: str

@@ -77,9 +77,6 @@ class Reading(Strict):
     duplicates: Literal["error", "first"] = Field(
         default="error", description="Rows that repeat an id: refuse them, or keep the first."
     )
-    missing: Literal["impute", "mean", "zero", "drop"] = Field(
-        default="impute", description="What models make of missing cells; see the docs of jobs."
-    )
 
     def read(
         self,
@@ -88,9 +85,8 @@ class Reading(Strict):
         id: str | list[str],
         label: str | Literal[False] | None = None,
     ) -> PartyTable:
-        """The party's table as it is in the file; what becomes of missing cells is said later."""
-        names = [name for name in Reading.model_fields if name != "missing"]
-        options = {name: getattr(self, name) for name in names}
+        """The party's table."""
+        options = {name: getattr(self, name) for name in Reading.model_fields}
         return read_table(path, party=party, id=id, label=label, **options)
 
     def read_ids(
@@ -105,6 +101,15 @@ class Reading(Strict):
         return read_ids(
             path, party=party, id=id, duplicates=self.duplicates, empty=empty, **options
         )
+
+
+class Using(Reading):
+    """How a table is read, and what models make of its missing cells."""
+
+    missing: Literal["impute", "mean", "zero", "drop"] = Field(
+        default="impute",
+        description="Fill missing cells, count them as zero, or leave their rows out.",
+    )
 
 
 class IdSection(Strict):

@@ -201,9 +201,7 @@ def test_accuracy_of_several_classes_is_the_pooled_peers(name):
 
 
 def missed(name, data, ratio):
-    reason = (
-        f"measured {ratio}: the peer bins otherwise, or not at all"
-    )
+    reason = f"measured {ratio}: the peer bins otherwise, or not at all"
     return pytest.param(name, data, marks=pytest.mark.xfail(reason=reason))
 
 
