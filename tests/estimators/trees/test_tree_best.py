@@ -246,6 +246,21 @@ def test_row_weights_of_several_models():
     same_as_plain(model, parts_of(made, classes(target), weights))
 
 
+def test_no_order_of_rows_matters():
+    """Rounding carries errors from row to row: in the order of ids, not in that of tables."""
+    made, target = tables(rows=400)
+    label, model = classes(target), XGB(n_estimators=1, max_depth=4)
+    order = np.random.default_rng(0).permutation(400)
+    turned = {party: table.take(order) for party, table in made.items()}
+    found = [
+        train(model, parts_of(*each)) for each in ((made, label), (turned, np.take(label, order)))
+    ]
+    first, second = (shares["C"].state["trees"][0] for shares in found)
+    assert splits(found[0]) == splits(found[1])
+    assert first["gain"] == second["gain"]
+    assert len(splits(found[0])) > 8
+
+
 def test_ties_go_to_the_lowest_column():
     made, target = tables(rows=150)
     x = made["B"].frame["B0"]

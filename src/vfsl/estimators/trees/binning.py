@@ -220,7 +220,8 @@ class Histograms:
         found = np.empty((len(rows), *self.shape), dtype=np.int64)
         for some, places in self._find_places(rows):
             into = found[some]
-            summed = sum_by_place(places, np.concatenate(values[some]), into.size)
+            chosen = values[some.start] if len(into) == 1 else np.concatenate(values[some])
+            summed = sum_by_place(places, chosen, into.size)
             into[:] = summed.reshape(into.shape)
             if count_into is not None and places is self._places:
                 count_into[some] = self._all_counts
@@ -249,7 +250,7 @@ class Histograms:
         """The place of each cell of each node's rows, nodes one after the other."""
         size = math.prod(self.shape)
         # Much faster than an index in brackets.
-        places = self._places.take(np.concatenate(rows), axis=0)
+        places = self._places.take(rows[0] if len(rows) == 1 else np.concatenate(rows), axis=0)
         places = _widen(places, len(rows) * size)
         if len(rows) > 1:
             starts = np.arange(len(rows), dtype=places.dtype) * size

@@ -93,7 +93,10 @@ class EncryptedSums(CandidateSums):
         if not holder.codes.shape[1]:
             return
         counts = self._sum(sums, wanted)
-        order = self._draw_order(len(wanted))
+        # The order protects, so it comes from the operating system.
+        size = len(wanted) * len(holder.candidates)
+        random = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
+        order = random.reshape(len(wanted), -1).argsort(axis=1)
         shown = self._note_offered(channel, wanted, counts, order)
         hidden = self._hide(wanted, order, shown)
         # The request first: the key holder opens it while the masks are on their way.
@@ -101,15 +104,6 @@ class EncryptedSums(CandidateSums):
         channel.send(holder.growth.secret_holder(holder.roles), "histograms", requests)
         masks = {"masks": [mask for _, mask in hidden], "shown": shown.sum(axis=1)}
         channel.send(holder.roles.label_holder, "masks", Masked(masks))
-
-    def _draw_order(self, nodes: int) -> Array:
-        """Of the candidates of each node; as they are under plain, where the best is looked for."""
-        shape = (nodes, len(self._holder.candidates))
-        if self._holder.growth.best:
-            return np.broadcast_to(np.arange(shape[1]), shape)
-        # The order protects, so it comes from the operating system.
-        random = np.frombuffer(secrets.token_bytes(8 * shape[0] * shape[1]), dtype=np.uint64)
-        return random.reshape(shape).argsort(axis=1)
 
     def _receive(self, channel: Channel, lengths: list[int]) -> list[EncryptedArray]:
         """Encrypted (g, h), in arrays of these lengths."""
