@@ -115,7 +115,7 @@ def test_every_question_is_answered_and_the_headline_names_the_simple_way():
     text, tone = give_headline(found, scores, "A", "AUC")
     assert tone == "helps"
     assert text.startswith("Use “logistic”: held-out AUC 0.")
-    assert "“With completed rows” adds AUC +0.000 (+0.000 to +0.000): not worth it." in text
+    assert "“with completed rows” adds AUC +0.000 (+0.000 to +0.000): not worth it." in text
     assert found[0].text.startswith("Do the other parties' columns help? Yes: AUC +0.")
     assert "on 3,000 held-out rows, “logistic” beside “own”." in found[0].text
 

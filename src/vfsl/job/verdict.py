@@ -167,5 +167,5 @@ def give_headline(
         words = "not worth it" if one.verdict != "cannot tell" else "not sure enough to use"
         if one.verdict == "helps":
             words = f"better than “{one.over}”, not than “{chosen}”"
-        text += f" “{one.about[:1].upper()}{one.about[1:]}” adds {one.gain}: {words}."
+        text += f" “{one.about}” adds {one.gain}: {words}."
     return text, "helps"
