@@ -73,7 +73,7 @@ def test_predict_without_a_party_and_rows_that_it_lacks(folder, monkeypatch, cap
     assert list(first.index) == list(second.index) == [f"{i:05}" for i in range(200, 300)]
     lacking = ~first["aligned"].to_numpy()
     assert lacking.tolist() == [True] * 10 + [False] * 90
-    chances = [one["p(churn=yes)"].to_numpy() for one in (first, second)]
+    chances = [one["probability"].to_numpy() for one in (first, second)]
     np.testing.assert_allclose(chances[0][lacking], chances[1][lacking])
     assert (chances[0][~lacking] != chances[1][~lacking]).any()
     capsys.readouterr()
@@ -91,7 +91,7 @@ def test_predictions_are_explained_to_those_who_may_know(folder, monkeypatch, ca
     adds = pd.read_csv(place / "A/contributions.csv", dtype={"id": str}).set_index("id")
     assert list(adds) == ["adds base", "adds A", "adds B"]
     chance = 1 / (1 + np.exp(-adds.sum(axis=1)))
-    np.testing.assert_allclose(chance, scored["p(churn=yes)"][adds.index], atol=1e-5)
+    np.testing.assert_allclose(chance, scored["probability"][adds.index], atol=1e-5)
     columns = pd.read_csv(place / "B/column-contributions.csv", dtype={"id": str})
     assert list(columns) == ["id", "adds visits", "adds basket"]
     assert sorted(columns["id"]) == sorted(adds.index)
