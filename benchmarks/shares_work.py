@@ -403,11 +403,11 @@ def demo(case: Case) -> Measured:
     judged = tuple(
         Judged(
             f"AUC of held-out rows, {name}",
-            float(metrics[f"AUC of {name}"]),
-            float(metrics["AUC of own columns, linear"]),
+            float(metrics[f"held-out AUC of {name}"]),
+            float(metrics["held-out AUC of own columns, linear"]),
             "the label holder's own columns",
         )
-        for name in ("logistic (step 4)", "logistic (step 5)")
+        for name in ("bank and shop", "with completed rows")
     )
     steps = tuple(zip(titles, runs, strict=True))
     return Measured(case.scheme, "all steps", add_up(runs), core, wall, judged, steps)
