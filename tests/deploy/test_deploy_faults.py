@@ -142,6 +142,8 @@ def go_on(deployment, run):
     for party in "CABK":
         assert wait_for(deployment.site(party), run, 400).state == "finished"
         assert RunFolder(deployment.site(party), run).status().attempt == 2
+    kept = [RunFolder(deployment.site(party), run) for party in "ABCK"]
+    wait_until(lambda: all(one.results.exists() for one in kept), 30)  # they come after the word
     return lambda party: RunFolder(deployment.site(party), run).results
 
 
