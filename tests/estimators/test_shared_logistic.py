@@ -204,7 +204,7 @@ def test_the_loss_is_shown_to_the_label_holder_if_asked_for():
     transcript = Transcript()
     fitted, _, _ = fit_shared(columns, label, transcript=transcript, show_loss=True)
     assert len(fitted.losses) == fitted.rounds
-    assert sorted(fitted.losses, reverse=True)[:2] == fitted.losses[:2]
+    assert fitted.losses[0] > max(fitted.losses[1:]) + 0.01  # later ones differ by their rounding
     pooled = fit_pooled(columns, label)
     penalty = sum((w**2).sum() for w in pooled.values()) - pooled["C"][-1, 0] ** 2
     best = judge(columns, label, pooled)[1] + L2 / 2 * penalty
