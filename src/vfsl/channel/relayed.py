@@ -44,6 +44,7 @@ from vfsl.channel.transport import (
     refuse_unread,
 )
 from vfsl.errors import ChannelError, Unauthentic, VfslError, WireError
+from vfsl.store import is_full
 
 _AHEAD = 8  # frames that may wait to be carried before ``post`` waits
 _PROBE_EVERY = 1.5
@@ -177,10 +178,10 @@ class RelayedTransport(Mailbox):
         self._stop(_SILENT_SECONDS)  # a peer leaves when it knows that all have ended
 
     def abandon(self, error: BaseException) -> None:
-        """End because of an error: the peers learn who failed and of which kind, not the text."""
+        """End because of an error: the peers learn who failed and why, but not the text."""
         with self._changed:
             if self._failed is None:
-                self._failed = Failed(self.me, type(error).__name__)
+                self._failed = Failed(self.me, public_reason(error))
         for peer in self.peers:
             self._outbox[peer].tell(self._failed)
         self._stop(_PART_SECONDS)
@@ -415,6 +416,13 @@ class Trouble:
         self._gone_since = (self._gone_since or now) if gone else None
         sure = self._gone_since is not None and now - self._gone_since >= _GONE_SECONDS
         return sure or now - self._since >= _SILENT_SECONDS
+
+
+def public_reason(error: BaseException) -> str:
+    """What peers may know of an error: its kind, and what somebody there has to do."""
+    if is_full(error):
+        return "no space left in its runs folder"
+    return type(error).__name__
 
 
 def compare_envelopes(version: int) -> str:

@@ -55,6 +55,8 @@ def resume_run(folder: Path, run: str, *, secure: bool = True) -> str:
         )
     text = str(read_json(path)["text"])
     job = opened_job(text, job_hash(text), load_party(folder).party)
+    if isinstance(job, str):
+        raise ConfigError(f"This party {job}")
     return _submit(folder, run, job, text, secure)
 
 
