@@ -371,8 +371,13 @@ class RelayedTransport(Mailbox):
         if own:
             self._fail(self.me, "its site process has gone")
         for peer in self.peers:
-            if peer not in self._ended and not self._answers(peer):
-                self._lose(peer)
+            if not self._answers(peer):
+                if peer in self._ended and self._relayed():
+                    with self._changed:  # it had to stay until all have ended
+                        self._ended.discard(peer)
+                    self._fail(peer, "its process has gone, after its own part had ended")
+                else:
+                    self._lose(peer)
         self._fail(RELAY, "it called the run off")
 
     def _answers(self, peer: str) -> bool:
