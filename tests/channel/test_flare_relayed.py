@@ -140,7 +140,6 @@ def test_when_the_engine_ends_a_run_the_missing_party_is_named():
     for thread in threads:
         thread.join()
     engine.gone.add("C")
-    made["A"].learn("ended", "C")  # its own part had ended; it had to stay all the same
     made["A"].call_off(own=False)
     with pytest.raises(PeerFailed) as caught:
         made["A"].take("B", "x", 5)

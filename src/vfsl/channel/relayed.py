@@ -16,6 +16,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from vfsl.channel import wire
@@ -370,14 +371,13 @@ class RelayedTransport(Mailbox):
         """The engine ends the run: find out because of whom, while the others can be asked."""
         if own:
             self._fail(self.me, "its site process has gone")
-        for peer in self.peers:
-            if not self._answers(peer):
-                if peer in self._ended and self._relayed():
-                    with self._changed:  # it had to stay until all have ended
-                        self._ended.discard(peer)
-                    self._fail(peer, "its process has gone, after its own part had ended")
-                else:
-                    self._lose(peer)
+        asked = [peer for peer in self.peers if peer not in self._ended]
+        # All at once: the engine kills this process before slow answers add up.
+        with ThreadPoolExecutor(max(1, len(asked))) as pool:
+            answers = list(pool.map(self._answers, asked))
+        for peer, here in zip(asked, answers, strict=True):
+            if not here:
+                self._lose(peer)
         self._fail(RELAY, "it called the run off")
 
     def _answers(self, peer: str) -> bool:
@@ -427,7 +427,7 @@ def public_reason(error: BaseException) -> str:
     """What peers may know of an error: its kind, and what somebody there has to do."""
     if is_full(error):
         return "no space left in its runs folder"
-    return type(error).__name__
+    return str(getattr(error, "public", type(error).__name__))
 
 
 def compare_envelopes(version: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,8 +89,9 @@ def take_part(
         transport.close()  # nothing has failed: all know, and all end here
         raise
     except BaseException as error:
-        transport.abandon(error)  # first: to write it down may fail for the same reason
-        kept.fail(error)
+        with suppress(OSError):  # on a full disk the others are told all the same
+            kept.fail(error)
+        transport.abandon(error)
         raise
     kept.note("finished", "The run has ended well.")
     kept.publish()

@@ -32,7 +32,11 @@ class Versions:
 
 
 class OtherVersions(ConfigError):
-    """The parties have versions of vfsl that do not work together."""
+    """The parties have versions of vfsl that do not work together; peers may know ``public``."""
+
+    def __init__(self, message: str, public: str) -> None:
+        super().__init__(message)
+        self.public = public
 
 
 def exchange_versions(transport: Transport, timeout: float) -> dict[str, Versions]:
@@ -55,8 +59,10 @@ def check_versions(found: Mapping[str, Versions]) -> None:
             f"{party!r} has vfsl {one.vfsl} (messages of version {one.wire})"
             for party, one in sorted(found.items())
         )
-        must = ", ".join(map(repr, older))
-        raise OtherVersions(f"{said}. Must upgrade to vfsl {newest.vfsl}: {must}.")
+        must = f"Must upgrade to vfsl {newest.vfsl}: {', '.join(map(repr, older))}"
+        others = ", ".join(sorted({found[party].vfsl for party in older}))
+        public = f"vfsl {others} does not work with vfsl {newest.vfsl}. {must}"
+        raise OtherVersions(f"{said}. {must}.", public)
 
 
 def _read(peer: str, frame: bytes) -> Versions:
