@@ -31,7 +31,7 @@ from vfsl.job.verdict import Way
 from vfsl.params import Param, find_mistake, params_of
 from vfsl.pu import VFPU
 
-STEPS = ("count", "align", "pu", "complete", "train", "evaluate")
+STEPS = ("align", "pu", "complete", "train", "evaluate", "count")
 LABEL_DISCLOSURE = "label-disclosure"
 
 
