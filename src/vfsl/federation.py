@@ -287,8 +287,9 @@ class Federation:
             raise ConfigError(f"The hub must be one of {', '.join(chosen)}. Got {hub!r} instead.")
         options = {"normalise": normalise, "duplicates": duplicates, "empty": empty}
         self.set_alignment(limits, state, options)
-        settings = {"parties": chosen, "protocol": protocol, "hub": hub, "hide_sizes": hide_sizes}
-        self.play(partial(rows.align, **settings))
+        self.play(
+            partial(rows.align, parties=chosen, protocol=protocol, hub=hub, hide_sizes=hide_sizes)
+        )
         return self._aligned()
 
     def count_common(

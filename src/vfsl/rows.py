@@ -57,7 +57,7 @@ def align(
     ``hide_sizes`` is that of `Alignment`.
     """
     hub, helper = parties[-1] if hub is None else hub, find_helper(site, protocol)
-    settings = {"protocol": protocol, "parties": list(parties)}
+    settings: dict[str, Any] = {"protocol": protocol, "parties": list(parties)}
     settings |= {"hub": hub} if helper is None else {"helper": helper}
     settings |= {"hide_sizes": True} if hide_sizes else {}
     site.standing.aligned, site.standing.held_out = tuple(parties), None

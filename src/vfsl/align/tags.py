@@ -182,5 +182,5 @@ class TagList:
 
     def find_ids(self, bucket: int, marks: Bits) -> RowNumbers:
         """The numbers of the ids whose sorted tags are marked, in that order."""
-        numbers = self._numbers.pop(bucket)[marks]
-        return numbers[numbers != NO_ID].astype(np.int64)
+        numbers: RowNumbers = self._numbers.pop(bucket)[marks].astype(np.int64)
+        return numbers[numbers != NO_ID]
