@@ -183,4 +183,4 @@ class TagList:
     def find_ids(self, bucket: int, marks: Bits) -> RowNumbers:
         """The numbers of the ids whose sorted tags are marked, in that order."""
         numbers: RowNumbers = self._numbers.pop(bucket)[marks].astype(np.int64)
-        return numbers[numbers != NO_ID]
+        return np.asarray(numbers[numbers != NO_ID])
