@@ -204,14 +204,14 @@ class Histograms:
         """
         return np.stack([self.sums(rows, values), self.counts(rows)], axis=1)
 
-    def sums(self, rows: Sequence[Array], values: Sequence[Integers]) -> Integers:
+    def sums(self, rows: Sequence[Array], values: Sequence[Array]) -> Integers:
         """Of each node's rows in each bin the sum of values, (nodes, columns, width).
 
         Some rows at a time, so that their places stay in the processor's cache.
         """
         size, lengths = math.prod(self.shape), [len(each) for each in rows]
         node = np.repeat(np.arange(len(rows)), lengths)
-        found = np.zeros((len(rows), size), dtype=values[0].dtype)
+        found: Integers = np.zeros((len(rows), size), dtype=values[0].dtype)
         here, numbers = np.concatenate(rows), np.concatenate(values)
         for start in range(0, len(here), _TOGETHER):
             some = slice(start, min(start + _TOGETHER, len(here)))

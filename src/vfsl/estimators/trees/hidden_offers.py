@@ -67,7 +67,7 @@ class HiddenOffers(BestOffers):
                 mine.sizes,
                 keep_columns(layout, columns, offset),
                 partial(spread_values, pair.rows, rows, mine.split()),
-                mine.marks[:, :2] * [-1, 1],
+                mine.marks[:, :2] * np.array([-1, 1]),
             )
             opened = pair.show_rating(rating)
             if opened is None:

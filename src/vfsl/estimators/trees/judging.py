@@ -225,7 +225,7 @@ def read_marks(value: object, sender: str, nodes: int) -> Integers:
     return marks
 
 
-def find_best(
+def pick_best(
     left: Integers, marks: Integers, usable: Sequence[Array] | None = None
 ) -> tuple[Integers, Array]:
     """How good the best split of each node is, and which it is: the first of equally good ones.
@@ -233,9 +233,10 @@ def find_best(
     ``usable`` says of each node which splits it may have, if not all.
     """
     if not left.shape[1]:
-        return np.zeros((2, len(left)), dtype=np.int64)
+        nothing = np.zeros(len(left), dtype=np.int64)
+        return nothing, nothing
     ratings = rate_splits(left, marks)
     if usable is not None:
         ratings = np.where(np.stack(usable), ratings, 0)
     best = ratings.argmax(axis=1)
-    return ratings[np.arange(len(best)), best], best
+    return np.asarray(ratings[np.arange(len(best)), best]), best

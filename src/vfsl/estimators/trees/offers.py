@@ -57,8 +57,8 @@ class Offers(ABC):
     def announce(self, channel: Channel, nodes: int, sums: int = 0) -> None:
         """Tell the key holder how many nodes are looked at next, or that there are no more."""
 
-    def forget(self, cuts: list[Cut]) -> None:
-        """Drop what is not needed any more once these nodes are split."""
+    def forget(self, cuts: list[Cut]) -> None:  # noqa: B027
+        """Drop what is not needed any more once these nodes are split: here nothing is kept."""
 
     def ask_sides(
         self, channel: Channel, place: int, nodes: list[Node], handles: list[Array]

@@ -15,7 +15,7 @@ import numpy as np
 from vfsl.channel import Channel, expect_array
 from vfsl.errors import ProtocolError
 from vfsl.estimators.trees.candidate_sums import CandidateSums
-from vfsl.estimators.trees.judging import Judges, find_best, read_marks
+from vfsl.estimators.trees.judging import Judges, pick_best, read_marks
 from vfsl.estimators.trees.offers import BestOffers
 from vfsl.estimators.trees.splits import Rule
 from vfsl.estimators.trees.tree import Node, Partition, Sum
@@ -24,6 +24,15 @@ from vfsl.values import Array, Integers
 
 if TYPE_CHECKING:
     from vfsl.estimators.trees.feature_holder import FeatureHolder
+
+
+def receive_order(channel: Channel, leader: str, rows: int) -> Array:
+    """All rows in the order in which the label holder rounds."""
+    came = channel.receive(leader, "order")
+    order = expect_array(came, sender=leader, name="order", holds="integer", shape=(rows,))
+    if (np.sort(order) != np.arange(rows)).any():
+        raise ProtocolError(f"Party {leader!r} sent an order that has not each row once.", leader)
+    return order
 
 
 class PlainOffers(BestOffers):
@@ -46,13 +55,12 @@ class PlainOffers(BestOffers):
         for (party, count), one in zip(self._columns.items(), judges, strict=True):
             if count:
                 channel.send(party, "judged", {"values": one.folded, "marks": one.marks})
-        found = []
+        found, each = [], (len(wanted),)
         for party, count in self._columns.items():
             came: Any = np.zeros(len(wanted), dtype=np.int64)
             if count:
                 came = channel.receive(party, "best")
-            shape = (len(wanted),)
-            found.append(expect_array(came, sender=party, name="best", holds="integer", shape=shape))
+            found.append(expect_array(came, sender=party, name="best", holds="integer", shape=each))
         return found
 
 
@@ -81,7 +89,7 @@ class PlainBest(CandidateSums):
         if holder.growth.samples_columns:
             tree = self._first_tree
             usable = [holder.may_use(tree + node.tree, node.number) for node in wanted]
-        ratings, best = find_best(left, marks, usable)
+        ratings, best = pick_best(left, marks, usable)
         self._best |= dict(zip(wanted, best.tolist(), strict=True))
         channel.release(leader, "best candidates", len(ratings), new=0)  # see release_binned
         channel.send(leader, "best", ratings)

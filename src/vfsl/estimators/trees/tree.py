@@ -95,6 +95,12 @@ class Goal:
             return values
         return np.asarray(values * ~self.absent[rows, place - 1 : place])
 
+    def reorder(self, order: Array) -> Goal:
+        """The same for rows in another order."""
+        absent = None if self.absent is None else self.absent[order]
+        first, second = self.first[order], self.second[order]
+        return Goal(self.values[order], self.scale, first, second, self.output, absent)
+
 
 class Node(NamedTuple):
     """A node of one of the trees that grow together."""
