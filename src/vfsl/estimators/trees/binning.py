@@ -226,7 +226,7 @@ class Histograms:
                 places = _widen(places, count)
                 places += ((node[some] - first) * size).astype(places.dtype)[:, None]
             summed = sum_by_place(places, numbers[some], count)
-            found[first : last + 1] += summed.reshape(-1, size)
+            found[first : last + 1] += summed.reshape(last - first + 1, size)
         return found.reshape(len(rows), *self.shape)
 
     @cached_property
