@@ -292,9 +292,7 @@ class _Stage:
                 "use less extreme row weights."
             )
 
-    def descend(
-        self, history: list[Mapping[str, Any]], path: list[Floats], loss: float
-    ) -> Search:
+    def descend(self, history: list[Mapping[str, Any]], path: list[Floats], loss: float) -> Search:
         """All rounds of the stage; each adds a line and its weights."""
         holders = self.roles.feature_holders
         if self.two_terms:

@@ -279,9 +279,7 @@ class LinearModel(Estimator):
         losses = self._show_losses(channel, roles, ready, solved.path)
         if losses:
             lines = rounds or ({},)
-            rounds = tuple(
-                {**line, "loss": loss} for line, loss in zip(lines, losses, strict=True)
-            )
+            rounds = tuple({**line, "loss": loss} for line, loss in zip(lines, losses, strict=True))
         return ModelShare(channel.me, self.name, state, rounds, solved.stop_reason)
 
     # What the record calls a loss is the true one: that of a surrogate may be far from it.

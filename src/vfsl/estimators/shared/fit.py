@@ -199,7 +199,9 @@ def solve_logistic(
         softmax=bool(facts["softmax"]),
         **settings,
     )
-    found = fit_logistic(session, {session.me: columns}, target, row_weights, plan=plan, truth=truth)
+    found = fit_logistic(
+        session, {session.me: columns}, target, row_weights, plan=plan, truth=truth
+    )
     rounds: list[dict[str, Any]] = [{"round": number + 1} for number in range(found.rounds)]
     if found.losses:
         rounds = [{**one, "loss": loss} for one, loss in zip(rounds, found.losses, strict=True)]
