@@ -167,9 +167,10 @@ def draw_columns(
 ) -> dict[str, Filled]:
     """Columns with draws for cells: as wide as the real ones, wrong row by row.
 
-    Where a method has drawn, its draws are kept, but for its numbers if one of them has a width of
-    its own. Otherwise a number is its mean and a held-out error. The mean is shrunk as far as held-out rows ask for: errors are then uncorrelated with it.
-    All numbers of a row take the errors of one common row. A category is drawn by its probability.
+    Where a method has drawn, its draws are kept, but for its numbers if one of them has another
+    width than the known cells. Otherwise a number is its mean and a held-out error. The mean is
+    shrunk as far as held-out rows ask for: errors are then uncorrelated with it. All numbers of a
+    row take the errors of one common row. A category is drawn by its probability.
     """
     off = {one.model for one in filled.values() if has_other_width(one)}
     means = {
