@@ -614,14 +614,18 @@ class LogisticRegression(LinearModel):
     ) -> list[float]:
         if not self.show_loss:
             return []
-        truth, columns = None, None if ready is None else ready.columns
+        truth, several = None, False
         if ready is not None and ready.target is not None:
             truth = self._read_truth(ready)
-        inner = channel.within("loss")
-        with shared_fit.join(inner, roles, None, true_loss.DISCLOSURES) as session:
-            several = truth is not None and len(np.unique(np.asarray(ready.target))) > 2
+            several = truth.hot.shape[1] > 1
+        with shared_fit.join(channel.within("loss"), roles, None, true_loss.DISCLOSURES) as session:
             return true_loss.open_losses_of(
-                session, columns, path, truth, roles.label_holder, several
+                session,
+                None if ready is None else ready.columns,
+                path,
+                truth,
+                roles.label_holder,
+                several,
             )
 
     def _read_truth(self, ready: Prepared) -> Truth:
