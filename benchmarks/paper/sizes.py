@@ -18,16 +18,16 @@ class VfpuSizes:
     """VFPU: data sets, bases, and curves over M (outers) and T (rounds)."""
 
     data: tuple[str, ...] = ("census", "bank", "credit")
-    curves: tuple[str, ...] = ("census",)  # where M and T are varied
-    rows: int = 1_000  # for training, and as many for the test
-    labelled: float = 0.3  # fraction of the positives that is known
+    curves: tuple[str, ...] = ()  # where M and T are varied; () is all
+    rows: int = 8_000  # for training, and as many for the test
+    labelled: float = 0.1  # fraction of the positives that is known
     bases: tuple[str, ...] = ("lr", "rf", "gbdt", "xgb", "lgb")
-    outer: int = 2  # M, where T is varied and in the comparison of bases
-    rounds: int = 10  # T, where M is varied
-    outers: tuple[int, ...] = (1, 2, 5)
-    many_rounds: tuple[int, ...] = (5, 10, 20)
+    outer: int = 3  # M, where T is varied and in the comparison of bases
+    rounds: int = 20  # T, where M is varied
+    outers: tuple[int, ...] = (1, 2, 3, 5, 10)
+    many_rounds: tuple[int, ...] = (5, 10, 20, 50, 100)
     promote: float = 0.02
-    trees: int = 10  # per tree base; 0: its default
+    trees: int = 0  # per tree base; 0: its default
     seeds: tuple[int, ...] = (0, 1, 2)
 
 
@@ -83,13 +83,13 @@ class RisaSizes:
     """RISA beside its rivals. The paper has 50,000 pictures, and 9,000,000 rows of Criteo."""
 
     data: tuple[str, ...] = ("cifar10",)
-    rows: int = 1_000
-    judged: int = 1_000
-    epochs: int = 8
-    width: int = 8  # channels of the first block of a CNN
+    rows: int = 6_000
+    judged: int = 2_000
+    epochs: int = 12
+    width: int = 16  # channels of the first block of a CNN
     overlaps: tuple[float, ...] = OVERLAPS
     methods: tuple[str, ...] = ()  # () is all
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 
 
 @dataclass(frozen=True)
@@ -97,21 +97,21 @@ class RisaSweepSizes:
     """RISA of the paper with one setting changed at a time, and label noise."""
 
     data: tuple[str, ...] = ("mnist", "criteo")
-    rows: int = 1_000
-    judged: int = 1_000
-    epochs: int = 8
+    rows: int = 2_000
+    judged: int = 2_000
+    epochs: int = 15
     width: int = 8
     overlap: float = 0.1
-    tau_p: tuple[float, ...] = (0.5, 0.8, 0.9, 0.99)
-    tau_0: tuple[float, ...] = (0.1, 0.3, 0.7)
-    every: tuple[int, ...] = (1, 2, 5)
-    noise: tuple[float, ...] = (0.0, 0.2, 0.4)
-    seeds: tuple[int, ...] = (0, 1, 2)
+    tau_p: tuple[float, ...] = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
+    tau_0: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+    every: tuple[int, ...] = (1, 2, 3, 5)
+    noise: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 
 
 Sizes = VfpuSizes | FedpsgSizes | GeneratorSizes | RisaSizes | RisaSweepSizes
 
-_CRITEO = RisaSizes(data=("criteo",), rows=6_400, judged=1_600, epochs=6, width=16)
+_CRITEO = RisaSizes(data=("criteo",), rows=6_400, judged=1_600, epochs=6)
 FULL: dict[str, Sizes] = {
     "vfpu-bases": VfpuSizes(),
     "fedpsg": FedpsgSizes(),

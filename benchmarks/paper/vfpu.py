@@ -63,7 +63,7 @@ def make_base(name: str, trees: int) -> str | Estimator:
 
 def points(sizes: VfpuSizes, data: str) -> list[tuple[int, int]]:
     """The pairs of M and T: a line along each where curves are asked for."""
-    if data not in sizes.curves:
+    if data not in (sizes.curves or sizes.data):
         return [(sizes.outer, sizes.rounds)]
     along = [(outer, sizes.rounds) for outer in sizes.outers]
     across = [(sizes.outer, rounds) for rounds in sizes.many_rounds]
@@ -106,9 +106,10 @@ def run(name: str, sizes: VfpuSizes, say: Callable[[str], None], keep: bool) -> 
         kinds = []
         if (outer, rounds) == (sizes.outer, sizes.rounds):
             kinds.append("bases")
-        if data in sizes.curves and rounds == sizes.rounds and outer in sizes.outers:
+        curves = data in (sizes.curves or sizes.data)
+        if curves and rounds == sizes.rounds and outer in sizes.outers:
             kinds.append("by M")
-        if data in sizes.curves and outer == sizes.outer and rounds in sizes.many_rounds:
+        if curves and outer == sizes.outer and rounds in sizes.many_rounds:
             kinds.append("by T")
         refused = [one["refused"] for one in mine if "refused" in one]
         notes += [
