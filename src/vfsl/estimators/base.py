@@ -498,6 +498,10 @@ class Estimator(ABC):
         ranked = np.clip(scores, 0.0, 1.0) if self.scores_are == "probability" else scores
         return {"auc": float(roc_auc_score(positive, ranked[:, 0]))}
 
+    def list_tables(self, share: ModelShare) -> dict[str, pd.DataFrame]:
+        """What a party may read in its own share, as tables for its folder, by their names."""
+        return {}
+
     def training_metrics(self, share: ModelShare) -> dict[str, float]:
         """What the label holder knows of the model's quality from training alone."""
         return {}
