@@ -81,6 +81,9 @@ class Estimator(ABC):
     uses_all_rows: ClassVar[bool] = False
     """Whether it trains on rows that only one party has, too."""
 
+    takes_weights: ClassVar[bool] = True
+    """Whether training rows may have weights."""
+
     discloses_labels: ClassVar[bool] = False
     """Whether other parties can read training labels, so that people must accept that."""
 

@@ -170,7 +170,7 @@ def _hold_columns(
 
 
 def bin_alone(table: PartyTable, target: Integers, terms: BinTerms) -> list[BinnedColumn]:
-    """The bins of one's own columns, by one's own label."""
+    """The bins of one's own columns, by one's own label; no others than another party would get."""
     made = []
     for cut in cut_finely(table, FINE_BINS):
         codes = cut.codes(table.column(cut.name))
@@ -178,7 +178,8 @@ def bin_alone(table: PartyTable, target: Integers, terms: BinTerms) -> list[Binn
         positives = _count(cut, codes[target == 1])
         order = order_codes(cut, rows)
         ends = find_ends(rows[order], positives[order])
-        made.append(_join_shown(cut, order, ends, rows, np.cumsum(positives[order]), terms))
+        before = np.cumsum(positives[order]) // counting.STEP * counting.STEP
+        made.append(_join_shown(cut, order, ends, rows, before, terms))
     return made
 
 

@@ -46,6 +46,7 @@ STEP_BITS = 2  # counts are opened in steps of 2 to this power
 STEP = 1 << STEP_BITS
 _CELLS_AT_ONCE = 1 << 23
 _MOST_COLUMNS = 1 << 16
+_LEAST_WIDTH = 3  # two fine bins, and one of missing cells
 
 # Gives the feature holder's cells for a number of fine bins: the place of each cell in the order in
 # which neighbours may be joined, (rows, columns), all below that number.
@@ -53,14 +54,23 @@ Cells = Callable[[int], Integers]
 
 
 def plan_fine_bins(columns: int, target: Integers) -> int:
-    """Into how many fine bins each column is cut at most, for labels 0 and 1."""
+    """Into how many fine bins each column is cut at most, that of missing cells among them.
+
+    ``target`` has labels 0 and 1.
+    """
     rarer = int(min(target.sum(), len(target) - target.sum()))
     if rarer < 2 * LEAST:
         raise DataError(
             f"A scorecard needs at least {2 * LEAST} rows of each class with a known label; there "
             f"are {rarer} of the rarer one."
         )
-    return int(np.clip(rarer / (RARE_ROWS_PER_COLUMN * max(columns, 1)), 2, FINE_BINS)) + 1
+    width = min(int(rarer / (RARE_ROWS_PER_COLUMN * columns)), FINE_BINS + 1)
+    if width < _LEAST_WIDTH:
+        raise DataError(
+            f"{columns} columns of one party are too many to bin with {rarer} rows of the rarer "
+            f"class; there must be {_LEAST_WIDTH * RARE_ROWS_PER_COLUMN:g} per column."
+        )
+    return width
 
 
 def count_positives(
@@ -96,7 +106,7 @@ def count_positives(
         raise ProtocolError(f"Party {owner!r} has {count} columns to bin.", owner)
     planned = None if target is None else np.array([plan_fine_bins(count, target)])
     (width,) = (int(one) for one in session.announce(holder, planned))
-    if not 2 <= width <= FINE_BINS + 1:
+    if not _LEAST_WIDTH <= width <= FINE_BINS + 1:
         raise ProtocolError(f"Party {holder!r} wants {width} fine bins.", holder)
     places = None if cells is None else cells(width)
     bits = rows.bit_length() + 4

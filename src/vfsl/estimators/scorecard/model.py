@@ -58,6 +58,8 @@ class Scorecard(LogisticRegression):
 
     name = "scorecard"
 
+    takes_weights = False
+
     weights: Literal["auto", "shared", "own"] = "own"
     bins: int = param(8, "Bins per column at most.", ge=2, le=FINE_BINS)
     least_share: float = param(
@@ -125,6 +127,8 @@ class Scorecard(LogisticRegression):
                 f"A scorecard computes on shares, but the run has scheme={roles.scheme!r}; use "
                 "scheme='auto'."
             )
+        if part is not None and part.weights is not None:
+            raise ConfigError("A scorecard counts rows by bin; it takes no row weights.")
         inner = channel.within(self.name)
         terms = BinTerms(self.bins, self.least_share, self.monotone)
         binned = bin_columns(inner, part, roles, terms, rng)
@@ -143,16 +147,15 @@ class Scorecard(LogisticRegression):
     ) -> Binned | None:
         """Leave out columns that say little and, if asked for, those that others say better."""
         if binned is not None:
-            best = max(column.information * (len(column.woe) > 1) for column in binned.columns)
-            if not best:
+            cut = [column for column in binned.columns if len(column.woe) > 1]
+            if not cut and channel.me != roles.label_holder:
                 raise DataError(
                     f"No column of party {channel.me!r} can be cut into two bins with "
                     f"{LEAST} rows of each class."
                 )
+            best = max((column.information for column in cut), default=0.0)
             least = min(self.least_information, best)
-            binned = replace(
-                binned, columns=[one for one in binned.columns if one.information >= least]
-            )
+            binned = replace(binned, columns=[one for one in cut if one.information >= least])
         if not self._selects:
             return binned
         channel = channel.within("selection", selecting.DISCLOSURES)
@@ -188,7 +191,7 @@ class Scorecard(LogisticRegression):
         keeps, ends = np.isin(np.arange(sum(counts.values())), chosen), np.cumsum([*counts.values()])
         told = dict(zip(counts, np.split(keeps, ends[:-1]), strict=True))
         for party, own in told.items():
-            if not own.any():
+            if party != channel.me and not own.any():
                 raise DataError(
                     f"No column of party {party!r} is left after the selection: train without it, "
                     "or select less."
