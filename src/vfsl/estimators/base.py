@@ -505,6 +505,10 @@ class Estimator(ABC):
         """What a party may read in its own share, as tables for its folder, by their names."""
         return {}
 
+    def compare_rows(self, share: ModelShare, part: Part) -> dict[str, pd.DataFrame]:
+        """How a party's other rows differ from those of the training, as tables by their names."""
+        return {}
+
     def training_metrics(self, share: ModelShare) -> dict[str, float]:
         """What the label holder knows of the model's quality from training alone."""
         return {}

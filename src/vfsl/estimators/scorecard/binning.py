@@ -178,7 +178,7 @@ def bin_alone(table: PartyTable, target: Integers, terms: BinTerms) -> list[Binn
         positives = _count(cut, codes[target == 1])
         order = order_codes(cut, rows)
         ends = find_ends(rows[order], positives[order])
-        before = np.cumsum(positives[order]) // counting.STEP * counting.STEP
+        before = counting.round_counts(np.cumsum(positives[order]))
         made.append(_join_shown(cut, order, ends, rows, before, terms))
     return made
 

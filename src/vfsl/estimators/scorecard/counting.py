@@ -117,6 +117,11 @@ def count_positives(
     return None if opened is None else opened << STEP_BITS
 
 
+def round_counts(counts: Integers) -> Integers:
+    """To the nearest step, as counts are opened; halves go up."""
+    return (counts + STEP // 2) // STEP * STEP
+
+
 def _count_rows(places: Integers, width: int) -> Integers:
     return np.stack([np.bincount(column, minlength=width) for column in places.T]).astype(np.int64)
 

@@ -24,7 +24,7 @@ from vfsl.channel import Channel, expect_array
 from vfsl.crypto.shares import Session
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.base import NOTHING_KEPT, Ask
+from vfsl.estimators.base import NOTHING_KEPT, Answer, Ask
 from vfsl.estimators.linear import LogisticRegression, encode_columns
 from vfsl.estimators.scorecard import selecting
 from vfsl.estimators.scorecard.binning import (
@@ -37,6 +37,7 @@ from vfsl.estimators.scorecard.binning import (
 from vfsl.estimators.scorecard.bins import FINE_BINS, LEAST, BinnedColumn, find_stability
 from vfsl.params import documented, param
 from vfsl.parts import ModelShare, Part, Roles
+from vfsl.site import Site
 from vfsl.store import Checkpoints
 from vfsl.values import Array, Floats
 
@@ -255,8 +256,8 @@ class Scorecard(LogisticRegression):
                     line["points"] = float(added[place][number])
                 lines.append(line)
         order = ["column", "bin", "rows", "positives", "rate", "woe", "information", "points"]
-        frame = pd.DataFrame(lines)
-        return frame[[name for name in order if name in frame]]
+        frame = pd.DataFrame(lines, columns=order if added is not None else order[:-1])
+        return frame.astype({"rows": "Int64", "positives": "Int64"})
 
     def find_points(self, share: ModelShare) -> list[Floats] | None:
         """The points of each bin of each column; None where weights stay shared."""
@@ -275,21 +276,25 @@ class Scorecard(LogisticRegression):
     def list_tables(self, share: ModelShare) -> dict[str, pd.DataFrame]:
         return {"scorecard": self.make_card(share)}
 
+    def compare_rows(self, share: ModelShare, part: Part) -> dict[str, pd.DataFrame]:
+        """The stability index of each of a party's columns, whose bins are those of the card."""
+        table, lines = part.table.take(part.rows), []
+        for column in read_bins(share):
+            places = column.find_bins(table.column(column.name))
+            now = np.bincount(places[places >= 0], minlength=len(column.rows))
+            index = find_stability(np.array(column.rows), now)
+            lines.append({"column": column.name, "stability index": index, "rows": len(table)})
+        return {"stability": pd.DataFrame(lines, columns=["column", "stability index", "rows"])}
+
+    def interpret(self, site: Site, share: ModelShare, scores: Array) -> Answer:
+        """Probabilities, and the points of each row."""
+        answer = super().interpret(site, share, scores)
+        return replace(answer, more={**answer.more, "points": self.to_points(scores)[:, 0]})
+
 
 def read_bins(share: ModelShare) -> list[BinnedColumn]:
     """The bins of a party's share of a scorecard."""
     return [BinnedColumn.from_dict(one) for one in share.state["bins"]]
-
-
-def compare_samples(share: ModelShare, part: Part, rows: Array) -> dict[str, float]:
-    """The stability index of each column: the rows of the training against others."""
-    table = part.table.take(rows)
-    found = {}
-    for column in read_bins(share):
-        places = column.find_bins(table.column(column.name))
-        now = np.bincount(places[places >= 0], minlength=len(column.rows))
-        found[column.name] = find_stability(np.array(column.rows), now)
-    return found
 
 
 def _pick(columns: list[BinnedColumn], kept: Array) -> list[BinnedColumn]:
