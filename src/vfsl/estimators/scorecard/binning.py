@@ -169,8 +169,13 @@ def _hold_columns(
     return Binned(columns, rows, None, {})
 
 
-def bin_alone(table: PartyTable, target: Integers, terms: BinTerms) -> list[BinnedColumn]:
-    """The bins of one's own columns, by one's own label; no others than another party would get."""
+def bin_alone(
+    table: PartyTable, target: Integers, terms: BinTerms, *, exact: bool = False
+) -> list[BinnedColumn]:
+    """The bins of one's own columns, by one's own label.
+
+    They are those that another party would get, counts in steps; ``exact`` counts are not rounded.
+    """
     made = []
     for cut in cut_finely(table, FINE_BINS):
         codes = cut.codes(table.column(cut.name))
@@ -178,7 +183,8 @@ def bin_alone(table: PartyTable, target: Integers, terms: BinTerms) -> list[Binn
         positives = _count(cut, codes[target == 1])
         order = order_codes(cut, rows)
         ends = find_ends(rows[order], positives[order])
-        before = counting.round_counts(np.cumsum(positives[order]))
+        before = np.cumsum(positives[order])
+        before = before if exact else counting.round_counts(before)
         made.append(_join_shown(cut, order, ends, rows, before, terms))
     return made
 
