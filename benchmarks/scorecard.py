@@ -102,8 +102,8 @@ def _fit_shares(parts: Parts, label: tuple[str, str], **settings: Any) -> dict[s
     scores = model.decision_function(test)[:, 0]
     target = test.parts(label)[label[0]].target
     columns = sum(len(share.state["bins"]) for share in model.shares_.values())
-    sent = sum(entry.size for entry in train.transcript.entries) / 1e6
-    return dict(_measure(np.asarray(target), scores, columns, cost, sent))
+    sent = sum(entry.bytes for entry in train.transcript.entries) / 1e6
+    return dict(_measure(np.asarray(target, dtype=np.int64), scores, columns, cost, sent))
 
 
 def _fit_selected(parts: Parts, label: tuple[str, str]) -> dict[str, Any]:
@@ -117,9 +117,11 @@ def _pool(tables: Mapping[str, PartyTable], label: tuple[str, str]) -> tuple[Par
     holder, column = label
     ids = tables[holder].ids
     own = {party: of_ids(table, ids) for party, table in tables.items()}
-    frame = pd.concat(
-        [table.frame[table.features].reset_index(drop=True) for table in own.values()], axis=1
-    ).assign(id=ids)
+    blocks = [
+        table.frame[list(table.features)].reset_index(drop=True).add_prefix(f"{party} ")
+        for party, table in own.items()
+    ]
+    frame = pd.concat(blocks, axis=1).assign(id=ids)
     table = PartyTable.from_frame(frame, party="all", id="id", label=False)
     return table, own[holder].column(column).to_numpy().astype(np.int64)
 
