@@ -1,6 +1,6 @@
 """Bins of a scorecard beside loops over everything that could be."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import log
 
 import numpy as np
@@ -69,7 +69,7 @@ def best_by_trying(rows, positives, most, least, monotone):
     for count in range(min(most, size)):
         for inner in combinations(range(1, size), count):
             cuts = [0, *inner, size]
-            pairs = list(zip(cuts[:-1], cuts[1:], strict=True))
+            pairs = list(pairwise(cuts))
             counted = np.array([rows[start:end].sum() for start, end in pairs])
             found = np.array([positives[start:end].sum() for start, end in pairs])
             if (counted < max(least, 1)).any():

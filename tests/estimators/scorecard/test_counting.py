@@ -1,5 +1,6 @@
 """Positives by bin on shares beside a loop in one place, and what crosses for it."""
 
+import itertools
 from functools import partial
 
 import numpy as np
@@ -81,7 +82,7 @@ def test_counts_on_shares_are_those_of_a_loop(hide, rows, columns, seed):
     assert found[DEALER] is None
     for line, column in zip(opened, drawn[0].T, strict=True):
         ends = [0, *(np.flatnonzero(line[:-1]) + 1), width]
-        for start, end in zip(ends[:-1], ends[1:], strict=True):
+        for start, end in itertools.pairwise(ends):
             inside = target[(column >= start) & (column < end)]
             assert min(inside.sum(), len(inside) - inside.sum()) >= LEAST
 

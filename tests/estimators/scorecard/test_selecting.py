@@ -37,9 +37,7 @@ def draw_columns(rows=400, seed=0):
 def test_correlations_are_those_of_all_columns_in_one_place():
     base, target = draw_columns()
     held = {"A": np.column_stack([base[:, :2], target]), "B": base[:, 2:3], "C": base[:, 3:]}
-    found = run_together(
-        dict.fromkeys((*PARTIES, "K"), partial(play, columns=held)), timeout=60
-    )
+    found = run_together(dict.fromkeys((*PARTIES, "K"), partial(play, columns=held)), timeout=60)
     matrix, counts = found.pop("A")
     assert counts == {"A": 2, "B": 1, "C": 2}
     expected = np.corrcoef(np.column_stack([base, target]).T)

@@ -49,7 +49,7 @@ class BinTerms:
     """What bins are to be like; see `bins.make_column`."""
 
     most: int = 8
-    least_share: float = 0.05
+    least_fraction: float = 0.05
     monotone: bool = True
 
 
@@ -100,9 +100,7 @@ def _join(channel: Channel, party: str, roles: Roles, rng: Any) -> Any:
     return Session.join(inner, pair, roles.key_holder, hide=hide, rng=rng)
 
 
-def _hold_label(
-    channel: Channel, part: Part, roles: Roles, terms: BinTerms, rng: Any
-) -> Binned:
+def _hold_label(channel: Channel, part: Part, roles: Roles, terms: BinTerms, rng: Any) -> Binned:
     known = find_labelled(channel.me, part.target)
     classes, target = np.unique(np.asarray(part.target)[known].tolist(), return_inverse=True)
     if len(classes) != 2:
@@ -121,16 +119,12 @@ def _hold_label(
         with _join(channel, party, roles, rng) as session:
             counting.count_positives(session, channel.me, party, target=target)
         came = channel.receive(party, "information").payload
-        values = expect_array(
-            came, sender=party, name="information", holds="float", shape=(None,)
-        )
+        values = expect_array(came, sender=party, name="information", holds="float", shape=(None,))
         information[party] = sorted(values[:_MOST_COLUMNS].tolist(), reverse=True)
     return Binned(columns, rows, target, information)
 
 
-def _hold_columns(
-    channel: Channel, part: Part, roles: Roles, terms: BinTerms, rng: Any
-) -> Binned:
+def _hold_columns(channel: Channel, part: Part, roles: Roles, terms: BinTerms, rng: Any) -> Binned:
     holder = roles.label_holder
     known = expect_array(
         channel.receive(holder, "labelled rows"),
@@ -147,7 +141,9 @@ def _hold_columns(
     def find_places(width: int) -> Integers:
         cuts[:] = cut_finely(table, width - 1)
         codes = [cut.codes(table.column(cut.name)) for cut in cuts]
-        orders[:] = [order_codes(cut, _count(cut, one)) for cut, one in zip(cuts, codes, strict=True)]
+        orders[:] = [
+            order_codes(cut, _count(cut, one)) for cut, one in zip(cuts, codes, strict=True)
+        ]
         pairs = zip(orders, cuts, codes, strict=True)
         return np.stack([_find_places(order, cut)[one] for order, cut, one in pairs], axis=1)
 
@@ -219,7 +215,7 @@ def _join_shown(
         counted,
         np.clip(positives, 0, counted),
         most=terms.most,
-        least_share=terms.least_share,
+        least_fraction=terms.least_fraction,
         monotone=terms.monotone,
     )
 

@@ -147,7 +147,7 @@ def make_column(
     positives: Integers,
     *,
     most: int,
-    least_share: float,
+    least_fraction: float,
     monotone: bool,
 ) -> BinnedColumn:
     """The best bins made of those that were shown, each with its fine codes.
@@ -156,7 +156,7 @@ def make_column(
     ----------
     most : int
         How many bins at most, without one of missing cells alone.
-    least_share : float
+    least_fraction : float
         The fewest rows of a bin, as a fraction of all.
     monotone : bool
         Whether the fraction of positives may only rise, or only fall, with an ordered column.
@@ -166,7 +166,7 @@ def make_column(
     if cut.levels is not None:  # categories have no order but that of their fractions
         places.sort(key=lambda place: positives[place] / rows[place])
     own, found = rows[places], positives[places]
-    least = min(least_share * rows.sum(), own.sum() / 2)
+    least = min(least_fraction * rows.sum(), own.sum() / 2)
     joined = join_bins(own, found, int(rows.sum()), int(positives.sum()), most, least, monotone)
     groups = [[place] for place in alone]
     groups += [places[start:end] for start, end in zip([0, *joined[:-1]], joined, strict=True)]

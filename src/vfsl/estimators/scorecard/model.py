@@ -63,7 +63,7 @@ class Scorecard(LogisticRegression):
 
     weights: Literal["auto", "shared", "own"] = "own"
     bins: int = param(8, "Bins per column at most.", ge=2, le=FINE_BINS)
-    least_share: float = param(
+    least_fraction: float = param(
         0.05, "The fewest rows of a bin, as a fraction of all rows.", ge=0, lt=0.5
     )
     monotone: bool = param(
@@ -131,7 +131,7 @@ class Scorecard(LogisticRegression):
         if part is not None and part.weights is not None:
             raise ConfigError("A scorecard counts rows by bin; it takes no row weights.")
         inner = channel.within(self.name)
-        terms = BinTerms(self.bins, self.least_share, self.monotone)
+        terms = BinTerms(self.bins, self.least_fraction, self.monotone)
         binned = bin_columns(inner, part, roles, terms, rng)
         binned = self._choose(inner, part, binned, roles, rng)
         ready = None if part is None or binned is None else to_evidence(part, binned.columns)
@@ -189,7 +189,10 @@ class Scorecard(LogisticRegression):
             chosen = selecting.drop_correlated(correlations, self.most_correlated)
         if self.stepwise:
             chosen = selecting.select_stepwise(correlations, len(binned.rows), chosen)
-        keeps, ends = np.isin(np.arange(sum(counts.values())), chosen), np.cumsum([*counts.values()])
+        keeps, ends = (
+            np.isin(np.arange(sum(counts.values())), chosen),
+            np.cumsum([*counts.values()]),
+        )
         told = dict(zip(counts, np.split(keeps, ends[:-1]), strict=True))
         for party, own in told.items():
             if party != channel.me and not own.any():
@@ -266,9 +269,7 @@ class Scorecard(LogisticRegression):
         columns = read_bins(share)
         weights = np.asarray(share.state["weights"]).reshape(-1)[: len(columns)]
         longest = max(len(column.woe) for column in columns)
-        cells = {
-            column.name: np.resize(np.asarray(column.woe), longest) for column in columns
-        }
+        cells = {column.name: np.resize(np.asarray(column.woe), longest) for column in columns}
         encoded = encode_columns(_part_of(cells, share.party), share)
         points = -self.factor * encoded * weights
         return [points[: len(column.woe), place] for place, column in enumerate(columns)]
