@@ -269,6 +269,11 @@ class TrainStep(Step):
                 f".rows must be 'common' with model = {self.model!r}, which uses every row "
                 f"already. Got {self.rows!r} instead"
             )
+        if not kind.takes_weights and self.rows != "common":
+            raise ValueError(
+                f".rows must be 'common' with model = {self.model!r}, which takes no row weights. "
+                f"Got {self.rows!r} instead"
+            )
         _check_method(self.estimator().check)
         if kind.discloses_labels != (LABEL_DISCLOSURE in self.accept):
             telling = [name for name in models() if ESTIMATORS.find(name).discloses_labels]
