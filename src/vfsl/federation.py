@@ -28,7 +28,7 @@ from vfsl.data.checks import check_party_name
 from vfsl.data.findings import declare_label
 from vfsl.draws import FIXED, SYSTEM, PrivateSeed, public_rng
 from vfsl.errors import ConfigError
-from vfsl.parts import Part, Roles
+from vfsl.parts import Part, Roles, no_rows
 from vfsl.progress import Event, OnEvent, Watch
 from vfsl.record import Flow, PartyFacts, RunRecord, StepRecord, fingerprint, versions
 from vfsl.report import write_page
@@ -189,6 +189,23 @@ class Federation:
         self._run_id = secrets.token_hex(8)
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         self._fingerprint_keys = {party: secrets.token_bytes(32) for party in tables}
+
+    @classmethod
+    def of_one(cls, table: PartyTable, **settings: Any) -> Federation:
+        """A party alone, for predictions by its own columns: all its rows, nobody to align with.
+
+        Parameters
+        ----------
+        table : PartyTable
+            The label holder's; see `vfsl.read_table`.
+        **settings
+            Of `Federation`, such as ``on_event``.
+        """
+        fed = cls({table.party: table}, **settings)
+        rows = np.sort(fed.sites[table.party].ids().rows).astype(np.int64)
+        share = RowShare(table.party, secrets.token_hex(8), rows, no_rows())
+        fed.plan = RowPlan({table.party: share})
+        return fed
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{party} {len(table):,} rows" for party, table in self.tables.items())

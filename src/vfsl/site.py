@@ -231,7 +231,8 @@ class Site:
     ) -> Part | None:
         """The party's aligned and remaining rows; the target at the label holder only.
 
-        None where this party was not aligned. Row weights are the label holder's.
+        None where this party was not aligned. Row weights are the label holder's. Without a column
+        for the label there is no target: rows to predict need none.
         """
         if self.table is None or self.standing.rows is None:
             return None
@@ -239,6 +240,8 @@ class Site:
         if label is None or label[0] != self.me:
             return Part(table, share.overlap, rest=share.rest)
         column = label[1]
+        if column not in table.columns:  # new rows have no label
+            return Part(table, share.overlap, rest=share.rest)
         target, others = (labels_of(table, column, rows) for rows in (share.overlap, share.rest))
         if table.kinds[column] is not Kind.LABEL:
             table = table.without([column])

@@ -163,6 +163,7 @@ def _fields(name: str) -> list[_Field]:
 
     if name == "pu":
         own = [
+            _Field("all_rows", "Score rows that only the label holder has, too.", bool),
             _Field("positives", "The party whose ids are known positives.", str, True),
             _Field("label_holder", "The party that receives marks and scores.", str, True),
             _Field("consent", "A party that agrees to send the result on, once each.", list[str]),
@@ -191,6 +192,7 @@ def _fields_of_models() -> list[_Field]:
                 by_name.setdefault(one.name, (one, []))[1].append(model)
     own = [
         _Field("model", f"The model: {', '.join(models())}.", str, True),
+        _Field("all_rows", "Predict rows that only the label holder has, too.", bool),
         _Field("accept", "risa: label-disclosure; other parties learn training labels.", list[str]),
     ]
     for one, names in by_name.values():

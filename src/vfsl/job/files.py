@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
-from vfsl.align import IdList, Limits, Normalise, RowPlan, RowShare
+from vfsl.align import Limits, Normalise
 from vfsl.data import PartyTable
 from vfsl.data.checks import counted
 from vfsl.errors import ConfigError
@@ -29,7 +28,6 @@ from vfsl.job.play import explain_to_file, predict_to_file, write_aligned
 from vfsl.job.run import check_free, run_job
 from vfsl.job.schema import check
 from vfsl.job.tables import IdSection, Reading
-from vfsl.parts import no_rows
 from vfsl.progress import OnEvent
 from vfsl.record import FILE_NAME
 
@@ -135,8 +133,8 @@ def predict_files(
     model : str, optional
         The model's name, if the run has several: model-2, for example.
     rows, offline
-        As in `Estimator.decision_function`. Parties without a file must be offline; the label
-        holder alone predicts all its rows.
+        As in `Estimator.decision_function`. Parties without a file must be offline, unless the
+        label holder's is the only file: it then predicts all its rows by its own columns.
     explain : bool
         Whether the label holder learns what each party adds to the scores; trees.
     explain_columns : sequence of str
@@ -160,27 +158,29 @@ def predict_files(
         )
     fitted = load_model(run, name)
     holder, column = fitted.label_
-    missing = [party for party in fitted.shares_ if party not in files]
-    may = fitted.predicts_without
-    for party in missing:
-        if party == holder or party not in offline:
+    if holder not in files:
+        raise ConfigError(f"The model needs a table of party {holder!r}; add it by --party.")
+    for party in fitted.shares_:
+        if party not in (*files, *offline) and len(files) > 1:
             raise ConfigError(
                 f"The model needs a table of party {party!r}; add it by --party"
-                + (f", or say --offline {party}." if may and party != holder else ".")
+                + (f", or say --offline {party}." if fitted.predicts_without else ".")
             )
-    fitted.check_offline(missing, offline, rows)
+    offline = fitted.find_offline(files, offline, rows)
     whom: list[str | None] = [*([None] if explain else []), *explain_columns]
     _check_explained(fitted, whom, offline)
     here = [party for party in fitted.shares_ if party not in offline]
     how = _readings(sections, here)
     tables = {party: how[party].read(files[party], party, ids[party]) for party in here}
     tables[holder] = _with_label(tables[holder], column)
-    fed = Federation(tables, scheme=scheme, seed=seed, on_event=on_event)
+    settings: dict[str, Any] = {"scheme": scheme, "seed": seed, "on_event": on_event}
+    if len(tables) == 1:
+        fed = Federation.of_one(tables[holder], **settings)
+    else:
+        fed = Federation(tables, **settings)
     with _finished_folder(out) as folder:
         if len(tables) > 1:
             fed.align(protocol=protocol, normalise=_normalise(id_section))
-        else:
-            fed.plan = _plan_of_one(holder, fed.sites[holder].ids())
         path = folder / "parties" / holder / "predictions.csv"
         play = partial(
             predict_to_file,
@@ -213,16 +213,10 @@ def _check_explained(model: Estimator, whom: Sequence[str | None], offline: Sequ
             )
 
 
-def _plan_of_one(party: str, ids: IdList) -> RowPlan:
-    """All rows of a party that predicts alone, in the order of its table."""
-    rows = np.sort(ids.rows).astype(np.int64)
-    return RowPlan({party: RowShare(party, secrets.token_hex(8), rows, no_rows())})
-
-
 def _with_label(table: PartyTable, column: str) -> PartyTable:
     """New rows need no label; where they have one it is not a feature."""
     if column not in table.columns:
-        return table.with_column(column, pd.Series([None] * len(table), dtype=object), "label")
+        return table
     values = pd.Series(table.column(column), dtype=object)
     return table.without([column]).with_column(column, values, "label")
 
