@@ -12,10 +12,12 @@ def test_public_names():
         "VFPU",
         "__version__",
         "completion",
+        "data",
         "datasets",
         "estimators",
         "evidence",
         "pu",
+        "read_table",
         "report",
         "simulate",
     ]

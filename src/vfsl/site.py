@@ -164,7 +164,9 @@ class Site:
     pages : Path or None
         Where pages go that say nothing of its data, such as a model's settings.
     suffix : str
-        Of tables among its results: ".csv" or ".parquet".
+        Of completed columns: ".csv", ".tsv" or ".parquet".
+    form : str
+        Of its other results: ".csv" or ".parquet".
     test : TestRows or None
         Which rows the job holds out.
     number : int
@@ -185,6 +187,7 @@ class Site:
     results: Path | None = None
     pages: Path | None = None
     suffix: str = ".csv"
+    form: str = ".csv"
     test: TestRows | None = None
     number: int = 0
     on_event: OnEvent | None = None

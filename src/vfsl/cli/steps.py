@@ -24,6 +24,7 @@ from vfsl.cli.options import (
     Parties,
     Protocol,
     Quiet,
+    Results,
     Scheme,
     Shown,
     files_of,
@@ -111,6 +112,7 @@ def _command(name: str) -> Callable[..., None]:
         "protocol": (Protocol, "ecdh"),
         "scheme": (Scheme, "auto"),
         "seed": (Annotated[int, typer.Option(help="Repeats the run exactly.")], 0),
+        "results": (Results, None),
         "quiet": (Quiet, False),
         "shown": (Shown, Form.BAR),
     }
@@ -291,6 +293,7 @@ def _run(name: str, step: Mapping[str, Any], common: Mapping[str, Any]) -> None:
                 protocol=common["protocol"],
                 scheme=common["scheme"],
                 seed=common["seed"],
+                results=common["results"],
                 on_event=bar.event,
             )
     except KeyboardInterrupt:

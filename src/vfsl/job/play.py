@@ -59,7 +59,7 @@ def write_aligned(site: Site, folder: Path) -> None:
     table = site.own_table().take(site.rows().overlap)
     frame = table.to_frame()
     kept = [*table.id_columns, *([FILE_ROW] if FILE_ROW in frame else [])]
-    write_table(frame[kept], folder / "aligned.csv")
+    write_table(frame[kept], folder / f"aligned{site.form}")
 
 
 # ---- find reliable positives --------------------------------------------------------------------
@@ -102,7 +102,7 @@ def _write_scores(
     columns = {"score": scores, **(more or {})}
     frame = pd.DataFrame({name: column.to_numpy() for name, column in columns.items()})
     frame.insert(0, "id", scores.index.to_numpy())
-    write_table(frame, _results(site) / f"{name}-{site.number}.csv", foreign=foreign)
+    write_table(frame, _results(site) / f"{name}-{site.number}{site.form}", foreign=foreign)
 
 
 # ---- complete -----------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def _write_remaining(site: Site) -> None:
     table = site.own_table().take(site.rows().rest)
     frame = table.to_frame()[list(table.id_columns)]
     frame.insert(0, "row", np.arange(len(frame)))
-    write_table(frame, _results(site) / f"remaining-{site.number}.csv")
+    write_table(frame, _results(site) / f"remaining-{site.number}{site.form}")
 
 
 # ---- train --------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
         places[learned] = np.arange(len(learned))
     elif model.knows_training_scores and site.test is None:
         places = np.zeros(0, dtype=np.int64)  # the key holder, too, knows that no row is new
-    path = _results(site) / f"predictions-{site.number}.csv"
+    path = _results(site) / f"predictions-{site.number}{site.form}"
     rows_asked = "all" if step.all_rows else "overlap"
     predict_to_file(
         site, channel.within("predict"), model, label, path, share, places, True, rows_asked
@@ -245,7 +245,7 @@ def explain_to_file(
     ]
     table = site.own_table().take(site.rows().overlap)
     ids = table.to_frame()[list(table.id_columns)].reset_index(drop=True)
-    name = "contributions.csv" if party is None else "column-contributions.csv"
+    name = f"{'contributions' if party is None else 'column-contributions'}{site.form}"
     write_table(pd.concat([ids, frame.add_prefix("adds ")], axis=1), folder / site.me / name)
 
 
