@@ -19,6 +19,7 @@ def test_public_names():
         "pu",
         "read_table",
         "report",
+        "show_progress",
         "simulate",
     ]
     assert all(getattr(vfsl, name) is not None for name in vfsl.__all__)

@@ -7,6 +7,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from vfsl import completion, data, datasets, estimators, evidence, pu, report
+    from vfsl.bar import show_progress
     from vfsl.completion.fedpsg import FedPSG
     from vfsl.data import read_table
     from vfsl.evidence import RISA
@@ -21,6 +22,7 @@ _NAMES = {
     "RISA": "vfsl.evidence",
     "VFPU": "vfsl.pu",
     "read_table": "vfsl.data",
+    "show_progress": "vfsl.bar",
     "simulate": "vfsl.federation",
 }
 
@@ -38,6 +40,7 @@ __all__ = [
     "pu",
     "read_table",
     "report",
+    "show_progress",
     "simulate",
 ]
 

@@ -157,7 +157,7 @@ def frame_from_arrow(table: pa.Table) -> pd.DataFrame:
         elif pa.types.is_string_view(field.type):
             cells = table.column(place).cast(pa.large_string())
             table = table.set_column(place, field.name, cells)
-    frame = table.to_pandas()
+    frame: pd.DataFrame = table.to_pandas()
     twice = {name for name in table.column_names if table.column_names.count(name) > 1}
     for place, field in enumerate(table.schema):
         # Without this, whole numbers with missing cells turn into decimals.

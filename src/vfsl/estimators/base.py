@@ -27,6 +27,7 @@ from vfsl.estimators.answer import Answer
 from vfsl.federation import Federation
 from vfsl.params import check_params, settings_of
 from vfsl.parts import ModelShare, Part, Roles, Rows, places_in_training, scores_with_kept
+from vfsl.showing import show_table
 from vfsl.site import Site
 from vfsl.store import Checkpoints
 from vfsl.values import Array, Floats
@@ -245,6 +246,20 @@ class Estimator(ABC):
         site = fed.sites[self.label_[0]]
         answer = self.interpret(site, self.held_share, scores, rows=rows, offline=offline)
         return answer.to_frame(site.own_table(), self.label_[1])
+
+    def _repr_html_(self) -> str:
+        """What was asked of it and how its training ended, in a notebook."""
+        lines: list[tuple[str, object]] = list(settings_of(self).items())
+        title = type(self).__name__
+        if not hasattr(self, "shares_"):
+            return show_table(f"{title}, not fitted", ("setting", "value"), lines)
+        facts: list[tuple[str, object]] = [
+            ("label", f"{self.label_[1]} of {self.label_[0]}"),
+            ("parties", ", ".join(self.shares_)),
+            ("rounds", self.n_rounds_),
+            ("stopped", self.stop_reason_ or "–"),
+        ]
+        return show_table(title, ("setting", "value"), [*facts, *lines])
 
     def score(self, fed: Federation) -> float:
         """Accuracy, or R² of numbers, on the aligned rows whose label is known."""

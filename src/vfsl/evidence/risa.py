@@ -16,7 +16,8 @@ from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.data.aggregates import histogram
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.base import NOTHING_KEPT, Answer, Ask, Estimator
+from vfsl.estimators.answer import Answer
+from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator
 from vfsl.evidence.encoders import CNN, MLP, Recipe, load_recipe, recipe_for, save_recipe
 from vfsl.evidence.opinion import EvidenceForm, Opinion, probability
 from vfsl.evidence.rows import UNKNOWN, check_overlap, encode_labels

@@ -218,7 +218,7 @@ def predict_to_file(
     frame = answer.to_frame(site.own_table(), label[1])
     trained = model.learned_from_rest(share) if fresh and share is not None else None
     kinds = name_rows(site, answer, label, trained=trained)
-    frame.insert(frame.columns.get_loc("predicted") + 1, "rows", kinds)
+    frame.insert(list(frame.columns).index("predicted") + 1, "rows", kinds)
     write_table(frame, path)
     if fresh:
         target = labels_of(site.own_table(), label[1], answer.rows)

@@ -40,6 +40,7 @@ from vfsl.pu.prior import Calibration, Prior
 from vfsl.pu.search import PositiveSearch
 from vfsl.pu.shared_tasks import score_side
 from vfsl.pu.training import DISCLOSURES, BagTrainer, follow_training
+from vfsl.showing import show_table
 from vfsl.site import Site
 from vfsl.store import Checkpoints
 from vfsl.values import Array
@@ -199,6 +200,13 @@ class VFPU:
         return replace(base, rare_rows_per_column=self.rare_rows_per_column)
 
     # ---- what users call ------------------------------------------------------------------------
+
+    def _repr_html_(self) -> str:
+        """What was asked of it and how it ended, in a notebook."""
+        ended = getattr(self, "stop_reason_", None)
+        facts: list[tuple[str, object]] = [("stopped", ended)] if ended else []
+        title = "VFPU" if ended else "VFPU, not fitted"
+        return show_table(title, ("setting", "value"), [*facts, *settings_of(self).items()])
 
     def fit(
         self,
