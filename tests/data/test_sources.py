@@ -14,7 +14,7 @@ import pytest
 import vfsl
 from vfsl.data import PartyTable, column_names, read_ids, read_table, write_table
 from vfsl.data.files import read_raw
-from vfsl.data.sources import digest_table, form_of_results, locate_table
+from vfsl.data.sources import digest_table, form_of_results, locate_table, measure_table
 from vfsl.errors import ConfigError, DataError
 
 OF_A = {"party": "A", "id": "id"}
@@ -125,6 +125,7 @@ def test_a_query_is_a_table(tmp_path, monkeypatch):
     located = locate_table(tmp_path, place)
     assert located.parent == tmp_path
     assert digest_table(located) == digest_table(tmp_path / "shop.db")
+    assert measure_table(located) == (tmp_path / "shop.db").stat().st_size
     assert list(read_table(str(located), **OF_A).ids) == ["007", "012"]
     absolute = f"duckdb:///{tmp_path}/shop.db?sql=SELECT id, n FROM people"
     assert len(read_table(absolute, **OF_A)) == 3

@@ -118,12 +118,17 @@ def open_source(place: str | Path, party: str) -> Iterator[Source]:
 
 def digest_table(path: Path) -> str:
     """A fingerprint of the file or the files that a table is read from."""
-    name = path.name.partition(_SQL)[0]
-    file = path.with_name(name) if name else path
-    if not file.is_dir():
-        return digest_file(file)
-    inside = sorted(one for one in file.rglob("*") if one.is_file())
-    return digest(*(f"{one.relative_to(file)} {digest_file(one)}" for one in inside))
+    return digest(*(f"{one.name} {digest_file(one)}" for one in _files_of(path)))
+
+
+def measure_table(path: Path) -> int:
+    """The bytes of the file or the files that a table is read from."""
+    return sum(one.stat().st_size for one in _files_of(path))
+
+
+def _files_of(path: Path) -> list[Path]:
+    file = path.with_name(path.name.partition(_SQL)[0]) if _SQL in path.name else path
+    return sorted(one for one in file.rglob("*") if one.is_file()) if file.is_dir() else [file]
 
 
 def read_typed(source: Source) -> tuple[pd.DataFrame, dict[str, Kind]]:

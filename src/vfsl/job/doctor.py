@@ -24,7 +24,7 @@ from vfsl.data.examine import (
     guess_encoding,
 )
 from vfsl.data.files import read_raw
-from vfsl.data.sources import locate_table
+from vfsl.data.sources import locate_table, measure_table
 from vfsl.errors import ConfigError, DataError
 from vfsl.job.mistakes import nearest
 from vfsl.job.schema import Job
@@ -228,7 +228,7 @@ def _examine(
         path,
         rows,
         len(raw) - len(columns),
-        path.stat().st_size,
+        measure_table(path),
         id,
         describe_ids([raw[name] for name in columns]) if columns else "",
         kinds,
