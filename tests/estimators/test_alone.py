@@ -160,3 +160,13 @@ def test_linear_models_need_all_partners_or_none():
         model.find_offline(["C", "B", "D"], ["B"])
     with pytest.raises(ConfigError, match="trained with party 'D', whose rows are not there"):
         model.find_offline(["C", "B"], [])
+
+
+def test_a_training_that_converged_says_so():
+    fed = aligned(frames(), "yes")
+    model = LogisticRegression().fit(fed, label=("A", "yes"))
+    assert model.stop_reason_ == "tolerance"
+    assert model.n_rounds_ < model.max_rounds
+    assert (
+        LogisticRegression(max_rounds=1).fit(fed, label=("A", "yes")).stop_reason_ == "max_rounds"
+    )

@@ -240,6 +240,8 @@ def align_files(
     security: int = 128,
     hub: str | None = None,
     empty: Literal["error", "drop"] = "error",
+    hide_sizes: bool = False,
+    count_only: bool = False,
     limits: Limits | None = None,
     state: Path | None = None,
     seed: int | None = None,
@@ -258,8 +260,10 @@ def align_files(
         How its file is read, as in its section of a job.
     id_section : mapping, optional
         How ids are compared, as in the section of a job.
-    protocol, hub, empty, limits
+    protocol, hub, empty, hide_sizes, limits
         As in `Federation.align`.
+    count_only : bool
+        Count the common ids, as `Federation.count_common` does, and write only the record.
     state : Path, optional
         A private folder for keys and finished values: the same command goes on where it was
         interrupted, and a grown list costs only its new ids.
@@ -275,25 +279,29 @@ def align_files(
             party: how[party].read_ids(path, party, ids[party], empty)
             for party, path in files.items()
         }
-    find_common(tables, compared)
+    if not count_only:  # none is an answer, too
+        find_common(tables, compared)
     first = any(reading.duplicates == "first" for reading in how.values())
     order = secrets.randbits(62) if seed is None else seed
     fed = Federation(tables, security=security, seed=order, on_event=on_event)
     folders = {} if state is None else {party: state / quote(party, safe="") for party in files}
+    options: dict[str, Any] = {
+        "hide_sizes": hide_sizes,
+        "normalise": compared,
+        "duplicates": "first" if first else "error",
+        "empty": empty,
+        "limits": limits,
+        "state": folders,
+    }
     with _finished_folder(out) as folder, _as_options():
-        plan = fed.align(
-            protocol=protocol,
-            hub=hub,
-            normalise=compared,
-            duplicates="first" if first else "error",
-            empty=empty,
-            limits=limits,
-            state=folders,
-        )
-        for party in plan.parties:
-            fed.sites[party].form = form
-            write_aligned(fed.sites[party], folder / "parties" / party)
-        fed.save_plan(folder / "parties")
+        if count_only:
+            fed.count_common(**options)
+        else:
+            plan = fed.align(protocol=protocol, hub=hub, **options)
+            for party in plan.parties:
+                fed.sites[party].form = form
+                write_aligned(fed.sites[party], folder / "parties" / party)
+            fed.save_plan(folder / "parties")
         fed.record.save(folder)
         fed.report(folder / "report.html")
     return fed
