@@ -24,14 +24,15 @@ from vfsl.align.state import NO_CAP, note_missing_caps
 from vfsl.channel import CHANNELS, Channel, Transcript, run_together
 from vfsl.crypto import SCHEMES
 from vfsl.data import PartyTable
-from vfsl.data.checks import check_party_name
+from vfsl.data.checks import check_party_name, counted
 from vfsl.data.findings import declare_label
 from vfsl.draws import FIXED, SYSTEM, PrivateSeed, public_rng
 from vfsl.errors import ConfigError
-from vfsl.parts import Part, Roles
+from vfsl.parts import Part, Roles, no_rows
 from vfsl.progress import Event, OnEvent, Watch
 from vfsl.record import Flow, PartyFacts, RunRecord, StepRecord, fingerprint, versions
 from vfsl.report import write_page
+from vfsl.showing import show_table
 from vfsl.site import (
     AlignmentTerms,
     Outcome,
@@ -51,7 +52,7 @@ _renderers: dict[str, Renderer] = {".html": write_page}  # by suffix
 
 
 def simulate(
-    tables: Mapping[str, pd.DataFrame | PartyTable],
+    tables: Mapping[str, Any],
     *,
     id: str | list[str] | Mapping[str, str | list[str]] = "id",
     labels: Mapping[str, str | None] | None = None,
@@ -69,7 +70,7 @@ def simulate(
 
     Parameters
     ----------
-    tables : mapping of party name to DataFrame or PartyTable
+    tables : mapping of party name to DataFrame (pandas or polars), Arrow table or PartyTable
     id : str, list of str, or mapping by party
         The id column; a list for composite ids.
     labels : mapping of party to column, optional
@@ -90,6 +91,8 @@ def simulate(
         Parties as threads, or as processes of their own.
     key_holder : str
         Name of the party that holds the secret key.
+    on_event : callable, optional
+        Told of progress; ``vfsl.show_progress()`` shows it in a notebook or a terminal.
     private : mapping of party to PrivateSeed, optional
         Private seeds that the parties of a deployment kept, to repeat its run together.
 
@@ -190,10 +193,42 @@ class Federation:
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         self._fingerprint_keys = {party: secrets.token_bytes(32) for party in tables}
 
+    @classmethod
+    def of_one(cls, table: PartyTable, **settings: Any) -> Federation:
+        """A party alone, for predictions by its own columns: all its rows, nobody to align with.
+
+        Parameters
+        ----------
+        table : PartyTable
+            The label holder's; see `vfsl.read_table`.
+        **settings
+            Of `Federation`, such as ``on_event``.
+        """
+        fed = cls({table.party: table}, **settings)
+        rows = np.sort(fed.sites[table.party].ids().rows).astype(np.int64)
+        share = RowShare(table.party, secrets.token_hex(8), rows, no_rows())
+        fed.plan = RowPlan({table.party: share})
+        return fed
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{party} {len(table):,} rows" for party, table in self.tables.items())
         aligned = "not aligned" if self.plan is None else f"{len(self.plan.overlap):,} common rows"
         return f"<Federation of {sizes}; {aligned}; {len(self._steps)} steps>"
+
+    def _repr_html_(self) -> str:
+        """A line per party, in a notebook."""
+        shares = {} if self.plan is None else self.plan.shares
+        lines = [
+            (
+                party,
+                len(table),
+                len(table.columns),
+                len(shares[party].overlap) if party in shares else "–",
+            )
+            for party, table in self.tables.items()
+        ]
+        title = f"Federation; {counted(len(self._steps), 'step')} done"
+        return show_table(title, ("party", "rows", "columns", "common rows"), lines)
 
     # ---- steps --------------------------------------------------------------------------------
 
@@ -229,7 +264,12 @@ class Federation:
             party: partial(_take_part, play, self.sites[party], dict((own or {}).get(party, {})))
             for party in chosen
         }
-        played = run_together(players, on=self._on, transcript=transcript)
+        try:
+            played = run_together(players, on=self._on, transcript=transcript)
+        except BaseException:
+            if self._listener is not None:
+                self._listener.give_up()
+            raise
         for party, (_, standing, outcomes) in played.items():
             site, drawn = self.sites[party], standing.drawn.copy()
             standing.drawn = site.standing.drawn  # one count for all choices of rows

@@ -14,6 +14,7 @@ from vfsl.cli.options import (
     Parties,
     Protocol,
     Quiet,
+    Results,
     Scheme,
     Shown,
     files_of,
@@ -67,6 +68,7 @@ def align(
     seed: Annotated[
         int | None, typer.Option(help="Repeat the row order; by default it is secret.")
     ] = None,
+    results: Results = None,
     quiet: Quiet = False,
     shown: Shown = Form.BAR,
     *,
@@ -96,6 +98,7 @@ def align(
                 limits=Limits(asked=cap, minimum=minimum),
                 state=kept,
                 seed=seed,
+                results=results,
                 on_event=bar.event,
             )
     except KeyboardInterrupt:
@@ -117,7 +120,9 @@ def predict(
     model: Annotated[str | None, typer.Option(help="Which model, if there are several.")] = None,
     offline: Annotated[
         list[str] | None,
-        typer.Option(help="A party that the model was trained with and that takes no part; trees."),
+        typer.Option(
+            help="A party of the training that takes no part: all of them, or with trees any."
+        ),
     ] = None,
     all_rows: Annotated[
         bool, typer.Option("--all-rows", help="Predict rows that only the label holder has, too.")
@@ -133,6 +138,7 @@ def predict(
     protocol: Protocol = "ecdh",
     scheme: Scheme = "auto",
     seed: int = 0,
+    results: Results = None,
     quiet: Quiet = False,
     shown: Shown = Form.BAR,
     *,
@@ -158,6 +164,7 @@ def predict(
             protocol=protocol,
             scheme=scheme,
             seed=seed,
+            results=results,
             on_event=bar.event,
         )
     print_summary(fed, to)

@@ -22,6 +22,7 @@ from vfsl.completion.fidelity import ks_complement, tv_complement
 from vfsl.data import Kind, PartyTable
 from vfsl.data.aggregates import LEAST, histogram, level_counts
 from vfsl.data.checks import counted
+from vfsl.showing import show_table
 from vfsl.values import Array
 
 HIGH, LOW, CONSTANT = "high", "low", "constant"
@@ -95,6 +96,12 @@ class Completion:
         counts = Counter(column.verdict for column in self.columns.values())
         verdicts = ", ".join(f"{verdict}: {count}" for verdict, count in counts.items())
         return f"<Completion of {len(self.columns)} columns for {len(self.ids):,} rows; {verdicts}>"
+
+    def _repr_html_(self) -> str:
+        """A line per column, in a notebook."""
+        lines = [(name, one.route, one.verdict) for name, one in self.columns.items()]
+        title = f"Completion of {counted(len(self.ids), 'row')}"
+        return show_table(title, ("column", "route", "what to do"), lines)
 
     @cached_property
     def table(self) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from vfsl.align import Limits
 from vfsl.data import PartyTable, check_labels
 from vfsl.data.checks import PARTY_NAME, is_party_name
+from vfsl.data.sources import locate_table
 from vfsl.errors import ConfigError, StoreError
 from vfsl.job.mistakes import Location, sentence
 from vfsl.job.tables import IdColumns, LabelColumn, Strict, Using
@@ -198,7 +199,9 @@ class PartyFile(Strict):
         if self.table is None:
             raise ConfigError(f"Party {self.party!r} has no [table] section in {PARTY_FILE}.")
         section = self.table
-        table = section.read(folder / section.path, self.party, section.id, section.label)
+        table = section.read(
+            locate_table(folder, section.path), self.party, section.id, section.label
+        )
         wanted = {*section.columns, *([section.label] if section.label else [])}
         for column in wanted:
             table.column(column)

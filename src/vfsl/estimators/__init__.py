@@ -1,7 +1,8 @@
 """Federated estimators: each party trains and keeps only its own share."""
 
+from vfsl.estimators.answer import Answer
 from vfsl.estimators.association import Association
-from vfsl.estimators.base import Answer, Ask, Estimator
+from vfsl.estimators.base import Ask, Estimator
 from vfsl.estimators.linear import LinearRegression, LogisticRegression
 from vfsl.estimators.saved import (
     ESTIMATORS,

@@ -18,13 +18,16 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import pandas as pd
 from scipy.special import expit, softmax
+from sklearn.utils.class_weight import compute_sample_weight
 
 from vfsl.channel import Channel, expect_array
 from vfsl.crypto.shares import Session
 from vfsl.data import Encoder
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators import exchange, least_squares, one_shot
+from vfsl.estimators.alone import describe_quality, fit_alone, score_alone, to_separate_logits
 from vfsl.estimators.base import (
     NOTHING_KEPT,
     Ask,
@@ -360,6 +363,63 @@ class LinearModel(Estimator):
         exchange.score_feature_holder(channel, columns, weights, roles, key)
         return None
 
+    def learn_alone(self, part: Part, share: ModelShare) -> ModelShare:
+        """With a model of the label holder's own columns, of all rows whose label is known.
+
+        Where several models are trained together, there is none.
+        """
+        weights = scale_weights(part.weights, len(part.rows))
+        several = np.asarray(part.target).ndim > 1 or weights.shape[1] > 1
+        if several or part.rest_target is None:
+            return share
+        target = np.concatenate([np.asarray(part.target), np.asarray(part.rest_target)])
+        weights = np.concatenate([weights[:, 0], np.ones(len(part.rest))])
+        codes, classes = self._read_own(share, target)
+        known = np.flatnonzero(~np.isnan(codes))
+        made = fit_alone(
+            part.table,
+            part.all_rows[known],
+            codes[known],
+            self._weigh_classes(codes[known], weights[known]),
+            classes=classes,
+            l2=self.l2,
+            missing=self.missing,
+        )
+        return replace(share, state={**share.state, "alone": made})
+
+    @abstractmethod
+    def _read_own(self, share: ModelShare, target: Array) -> tuple[Floats, int | None]:
+        """The label as numbers or codes of the model's classes, and how many; NaN: not known."""
+
+    def _weigh_classes(self, codes: Floats, weights: Floats) -> Floats:
+        """Row weights with those of classes in them."""
+        return weights
+
+    def check_alone(self, share: ModelShare) -> None:
+        if "alone" not in share.state:
+            raise ConfigError(
+                f"This {type(self).__name__} has no model of the columns of {share.party!r} alone: "
+                "it comes from an earlier version, or several were trained together; train it "
+                "again."
+            )
+
+    def score_alone(self, part: Part, share: ModelShare) -> Array:
+        return score_alone(share.state["alone"], part.table, part.rows)
+
+    def learned_from_rest(self, share: ModelShare) -> bool:
+        return "alone" in share.state
+
+    def note_alone(self, share: ModelShare, rows: int) -> str:
+        found = [
+            f"{name.rpartition(' ')[2]} of {value:.3f} in cross-validation when it was trained"
+            for name, value in describe_quality(share.state["alone"]).items()
+        ]
+        told = super().note_alone(share, rows)
+        return f"{told[:-1]}, by a model with {found[0]}." if found else told
+
+    def training_metrics(self, share: ModelShare) -> dict[str, float]:
+        return describe_quality(share.state["alone"]) if "alone" in share.state else {}
+
     def _on_shares(self, roles: Roles) -> bool:
         """Whether this step computes on shares; refuses a scheme that cannot."""
         if self._names_rounds:
@@ -461,6 +521,10 @@ class LinearRegression(LinearModel):
         return np.asarray(
             scores * np.asarray(share.state["scale"]) + np.asarray(share.state["mean"])
         )
+
+    def _read_own(self, share: ModelShare, target: Array) -> tuple[Floats, int | None]:
+        values = np.array([np.nan if pd.isna(one) else float(one) for one in target])
+        return (values - share.state["mean"][0]) / share.state["scale"][0], None
 
     def _read_numbers(
         self, party: str, target: Array, weights: Array | None, rng: np.random.Generator
@@ -595,6 +659,19 @@ class LogisticRegression(LinearModel):
             max_rounds=self.max_rounds,
             show_loss=self.show_loss,
         )
+
+    def _read_own(self, share: ModelShare, target: Array) -> tuple[Floats, int | None]:
+        known = {name: code for code, name in enumerate(share.state["classes"])}
+        return np.array([known.get(one, np.nan) for one in target.tolist()]), len(known)
+
+    def _weigh_classes(self, codes: Floats, weights: Floats) -> Floats:
+        if self.class_weight is None:
+            return weights
+        return np.asarray(weights * compute_sample_weight(self.class_weight, codes))
+
+    def score_alone(self, part: Part, share: ModelShare) -> Array:
+        scores = super().score_alone(part, share)
+        return to_separate_logits(scores) if share.state.get("link") else scores
 
     def to_probabilities(self, share: ModelShare, scores: Array) -> Array:
         if share.state.get("link") != ONE_AGAINST_REST:

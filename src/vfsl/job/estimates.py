@@ -120,7 +120,7 @@ def _estimate_ids(
 
 def _measure(number: int, job: Job, tables: Mapping[str, PartyTable]) -> _Sizes:
     parties = job.aligned_before(number)
-    ids = [set(clean_ids(tables[party], job)) for party in parties]
+    ids = [set(clean_ids(tables[party], job.ids.normalise())) for party in parties]
     common = len(set.intersection(*ids))
     share = 0.0 if job.test is None or job.test.share is None else job.test.share
     held_out = round(share * common)

@@ -59,6 +59,8 @@ class RunSection(Strict):
     key_holder: str = "K"
     # "seed": this run repeats exactly; "system": what parties hide is drawn anew, as between them.
     private_draws: Literal["seed", "system"] = "seed"
+    # What tables of results are; without it CSV, and completed columns as the party's own table.
+    results: Literal["csv", "parquet"] | None = None
 
 
 class PartySection(Using):

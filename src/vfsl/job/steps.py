@@ -186,6 +186,9 @@ class PuTerms(Step):
     positives: str = Field(description="The party whose ids are known positives.")
     label_holder: str = Field(description="The party that receives marks and scores.")
     protocol: ProtocolName = Field(default="ecdh", description="How ids are compared.")
+    all_rows: bool = Field(
+        default=False, description="Score rows that only the label holder has, too."
+    )
     consent: list[str] = Field(
         default=[], description="The parties that agree to send the result to the positive holder."
     )
@@ -255,6 +258,9 @@ class TrainStep(Step):
     )
     name: str | None = Field(
         default=None, min_length=1, description="What figures call it; its model by default."
+    )
+    all_rows: bool = Field(
+        default=False, description="Predict rows that only the label holder has, too."
     )
     accept: list[Literal["label-disclosure"]] = Field(
         default=[], description="What the model may tell the other parties."
