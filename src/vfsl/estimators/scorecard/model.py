@@ -108,7 +108,7 @@ class Scorecard(LogisticRegression):
         asked = [*super().asks(scheme), ("disclosure", "label rates")]
         if self._selects:
             asked.append(("disclosure", "correlations"))
-        return tuple(asked)  # type: ignore[arg-type]
+        return tuple(asked)
 
     # ---- a party's sides ------------------------------------------------------------------------
 
