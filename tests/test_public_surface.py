@@ -37,6 +37,7 @@ def test_public_names():
         "Part",
         "RandomForest",
         "Roles",
+        "Scorecard",
         "XGB",
         "load_model",
         "load_share",

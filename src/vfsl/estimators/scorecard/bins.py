@@ -246,10 +246,10 @@ def _best_path(value: Floats, rate: Floats, most: int, sign: int) -> tuple[float
                 at = int(sums.argmax())
                 best[count, start, end] = sums[at] + value[start, end]
                 before[count, start, end] = at
-    count, start = np.unravel_index(int(best[:, :, size].argmax()), (most + 1, size + 1))
+    count, start = divmod(int(best[:, :, size].argmax()), size + 1)
     total, ends, end = float(best[count, start, size]), [size], size
     while start > 0:
-        start, end = before[count, start, end], start
+        start, end = int(before[count, start, end]), start
         count -= 1
         ends.insert(0, int(end))
     return total, ends

@@ -89,7 +89,7 @@ class Scorecard(LogisticRegression):
         "Whether columns are selected by stepwise regression: they enter below p = 0.05 and leave "
         "above 0.1. The label holder sees rounded correlations of nameless columns for it.",
     )
-    base_points: float = param(600.0, "Points of a row with the base odds.")
+    base_points: float = param(600.0, "Points of a row with the base odds.", ge=0)
     base_odds: float = param(50.0, "Negatives per positive at the base points.", gt=0)
     double_odds: float = param(20.0, "Points that double the odds.", gt=0)
 
@@ -108,7 +108,7 @@ class Scorecard(LogisticRegression):
         asked = [*super().asks(scheme), ("disclosure", "label rates")]
         if self._selects:
             asked.append(("disclosure", "correlations"))
-        return tuple(asked)  # type: ignore[arg-type]
+        return tuple(asked)
 
     # ---- a party's sides ------------------------------------------------------------------------
 
