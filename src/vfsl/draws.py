@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -89,6 +90,26 @@ def draw_announced_seed(rng: np.random.Generator) -> int:
     """
     digest = hashlib.sha256(b"vfsl announced seed" + rng.bytes(_BYTES)).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - ANNOUNCED_BITS)
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedNormal:
+    """Normal draws that follow from a secret key and the row they are for.
+
+    The same row gets the same noise whenever it is asked for, whatever rows are beside it.
+    """
+
+    key: bytes
+    rows: Any
+
+    def standard_normal(self, size: tuple[int, int]) -> Any:
+        """One line of draws for each row."""
+        lines = np.empty(size)
+        for place, row in enumerate(np.ascontiguousarray(self.rows, dtype=np.float64)):
+            seed = hashlib.sha256(self.key + row.tobytes()).digest()
+            bits = np.random.PCG64(int.from_bytes(seed, "big"))
+            lines[place] = np.random.Generator(bits).standard_normal(size[1])
+        return lines
 
 
 def draw_by_number(rng: np.random.Generator) -> Callable[[int], np.random.Generator]:

@@ -42,6 +42,7 @@ class Release:
     numbers: int
     counted: int
     scope: str = ""
+    spent: tuple[float, ...] = ()  # by a mechanism that made the numbers inexact
 
 
 @dataclass(frozen=True)

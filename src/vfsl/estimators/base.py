@@ -81,9 +81,6 @@ class Estimator(ABC):
     uses_all_rows: ClassVar[bool] = False
     """Whether it trains on rows that only one party has, too."""
 
-    discloses_labels: ClassVar[bool] = False
-    """Whether other parties can read training labels, so that people must accept that."""
-
     needs_torch: ClassVar[bool] = False
     """Whether it needs PyTorch."""
 
@@ -117,6 +114,11 @@ class Estimator(ABC):
     @property
     def predicts_without(self) -> bool:
         """Whether it can predict rows without the cells of feature holders."""
+        return False
+
+    @property
+    def discloses_labels(self) -> bool:
+        """Whether other parties can read training labels, so that people must accept that."""
         return False
 
     def work(self, feature_holders: int, weighted: bool = False) -> str:
