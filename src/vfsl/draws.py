@@ -9,8 +9,9 @@ hide from itself: there the job's seed stands in for every private one, so that 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,19 +95,19 @@ def draw_announced_seed(rng: np.random.Generator) -> int:
 
 @dataclass(frozen=True, eq=False)
 class KeyedNormal:
-    """Normal draws that follow from a secret key and the row they are for.
+    """Normal draws that follow from a secret key and the name of the row they are for.
 
     The same row gets the same noise whenever it is asked for, whatever rows are beside it.
     """
 
     key: bytes
-    rows: Any
+    names: Sequence[bytes]
 
     def standard_normal(self, size: tuple[int, int]) -> Any:
         """One line of draws for each row."""
         lines = np.empty(size)
-        for place, row in enumerate(np.ascontiguousarray(self.rows, dtype=np.float64)):
-            seed = hashlib.sha256(self.key + row.tobytes()).digest()
+        for place, name in enumerate(self.names):
+            seed = hmac.digest(self.key, name, "sha256")
             bits = np.random.PCG64(int.from_bytes(seed, "big"))
             lines[place] = np.random.Generator(bits).standard_normal(size[1])
         return lines

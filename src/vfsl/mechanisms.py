@@ -91,6 +91,12 @@ class RandomisedResponse:
         return np.where(stays, codes, moved)
 
 
+def add_up(spent: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """What several releases spend together; an empty one is one of exact numbers."""
+    given = [one for one in spent if len(one)]
+    return tuple(np.sum(given, axis=0).tolist()) if given else ()
+
+
 def find_epsilon(spent: Sequence[float] | Floats, delta: float = DELTA) -> float:
     """The smallest ε that sums of divergences promise at δ.
 

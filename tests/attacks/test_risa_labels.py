@@ -68,7 +68,7 @@ def test_the_label_is_where_the_gradient_is_most_negative():
     assert read_labels([], 2).tolist() == [UNKNOWN, UNKNOWN]
 
 
-def trained(variant="plus", classes=2):
+def trained(variant="plus", classes=2, protect="none"):
     """A training of RISA whose views are kept, and the labels of the common rows."""
     rng = np.random.default_rng(0)
     rows = COMMON + 40
@@ -82,7 +82,7 @@ def trained(variant="plus", classes=2):
     fed = Federation(tables, keep_views=True)
     every = np.arange(rows, dtype=np.int64)
     fed.plan = RowPlan({p: RowShare(p, "test", every[:COMMON], every[COMMON:]) for p in "AB"})
-    vfsl.RISA(variant=variant, epochs=2, batch_size=32, self_steps=10).fit(fed, ("A", "y"))
+    vfsl.RISA(protect=protect, variant=variant, epochs=2, batch_size=32, self_steps=10).fit(fed, ("A", "y"))
     return fed, label[:COMMON]
 
 

@@ -1,7 +1,8 @@
 """Noise on evidence: what a feature holder adds to what its head says, once for each row.
 
-The noise of a row follows from a secret key and the row's own features, so whoever asks for the
-same row again gets the same answer: averaging finds nothing out.
+The noise of a row follows from a secret key, the row's id and its features. Whoever asks for the
+same row again gets the same answer, so averaging finds nothing out; and two rows that are alike get
+noise of their own, so equal answers tell nothing either.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import numpy as np
 from vfsl.crypto.shares import Session
 from vfsl.draws import KeyedNormal, draw_private_seed
 from vfsl.estimators.shared.scoring import Blur
-from vfsl.mechanisms import GaussianNoise
-from vfsl.values import Floats
+from vfsl.mechanisms import DELTA, GaussianNoise, find_epsilon
+from vfsl.values import Array, Floats
 
 # Where scores are cut off, in units of what bounds their deviation: a score two deviations out is
 # as sure as evidence needs to be, and a wider limit costs ε for one row in twenty.
@@ -40,28 +41,44 @@ class Blurring:
         """The same with a fresh key."""
         return replace(self, key=f"{draw_private_seed(rng):064x}")
 
+    def mechanism(self, models: int) -> GaussianNoise:
+        """What it does to a row: the row's own scores lie within the limit, so differ by twice it."""
+        return GaussianNoise(self.noise, 2 * LIMIT * math.sqrt(models))
+
+    def describe(self, classes: int) -> str:
+        """What it promises, for people."""
+        spent = self.mechanism(1 if classes == 2 else classes).spend()
+        return (
+            f"Evidence of the others has noise: ε = {find_epsilon(spent):.1f} at δ = {DELTA:g} for "
+            "a row each time that a new head speaks of it, the head taken as known."
+        )
+
     def prepare(
         self,
         session: Session,
         owner: str,
         columns: Floats | None,
+        ids: Array | None,
         state: Mapping[str, Any],
         label_holder: str,
     ) -> Blur:
         """What a scoring needs; the owner draws the noise and is charged for it."""
-        if session.me != owner or columns is None:
+        if session.me != owner or columns is None or ids is None:
             return Blur(owner, LIMIT)
         models = int(state["models"])
-        mechanism = GaussianNoise(self.noise, 2 * LIMIT * math.sqrt(models))
         head = json.dumps(state["pieces"], sort_keys=True).encode()
         key = bytes.fromhex(self.key) + hashlib.sha256(head).digest()
+        names = [
+            str(name).encode() + b"\0" + cells.tobytes()
+            for name, cells in zip(ids, np.ascontiguousarray(columns, np.float64), strict=True)
+        ]
         nothing = np.zeros((len(columns), models))
         noise = session.link.release_noisy(
             label_holder,
             "evidence",
             nothing,
-            mechanism,
-            KeyedNormal(key, columns),
-            once=hashlib.sha256(key + np.ascontiguousarray(columns).tobytes()).digest(),
+            self.mechanism(models),
+            KeyedNormal(key, names),
+            once=hashlib.sha256(key + b"".join(names)).digest(),
         )
         return Blur(owner, LIMIT, noise)

@@ -104,13 +104,14 @@ class Bench:
     """What one party brings to all heads; the dealer brings nothing.
 
     ``columns`` are features, at the label holder a column of ones; ``blurring`` is the noise that
-    was asked for, with its key at the feature holder.
+    was asked for, with its key at the feature holder, which also has the ``ids`` of its rows.
     """
 
     roles: Roles
     columns: Floats | None = None
     rng: np.random.Generator | None = None
     blurring: Blurring | None = None
+    ids: Array | None = None
 
     def fit(self, channel: Channel, party: str, rows: Array, target: Floats | None) -> Any:
         """Train one head on these rows; this party's pieces of its weights."""
@@ -130,7 +131,10 @@ class Bench:
         with shared_fit.join(channel.within("say"), roles, self.rng, shared_fit.SCORE) as session:
             blur = None
             if self.blurring is not None:
-                blur = self.blurring.prepare(session, party, columns, state, roles.label_holder)
+                ids = None if self.ids is None else self.ids[rows]
+                blur = self.blurring.prepare(
+                    session, party, columns, ids, state, roles.label_holder
+                )
             return open_shared_scores(
                 session, columns, state, ACCURACY, roles.label_holder, blur=blur
             )
@@ -210,9 +214,10 @@ def lead_training(
         "readers": {party: weights_of(evidence[party].network) for party in heads},
     }
     reason = f"{len(learned.rounds)} epochs done"
-    return ModelShare(
-        side.me, MODEL, state, tuple(learned.rounds), reason, tuple(learned.notes)
-    )
+    notes = list(learned.notes)
+    if side.blurring is not None:
+        notes.append(side.blurring.describe(len(problem.classes)))
+    return ModelShare(side.me, MODEL, state, tuple(learned.rounds), reason, tuple(notes))
 
 
 def _lead_heads(
@@ -325,7 +330,7 @@ def follow_training(
     features = Features.fit(columns, arrays, width, rng)
     blurring = None if side.blurring is None else side.blurring.with_key(rng)
     made = features.of(type(arrays)(*(part[:overlap] for part in arrays)))
-    bench = Bench(roles, made, rng, blurring)
+    bench = Bench(roles, made, rng, blurring, side.part.table.ids[side.part.rows])
     follower = Follower(side.channel, leader, kept.numbers("head"))
     state: Any = kept.load(f"head-{follower.resumed}") if follower.resumed else {}
     for number, here, order in follower:
@@ -392,7 +397,8 @@ def say_head(side: Side, share: ModelShare, roles: Roles) -> None:
     blurring = side.blurring
     if blurring is not None:
         blurring = replace(blurring, key=share.state["noise key"])
-    bench = Bench(roles, features.of(arrays), None, blurring)
+    ids = side.part.table.ids[side.part.rows]
+    bench = Bench(roles, features.of(arrays), None, blurring, ids)
     bench.say(_place(side.channel, side.me), side.me, overlap, share.state["head"])
 
 

@@ -10,6 +10,7 @@ Learns  the label holder: the other parties' evidence (and, for pseudo labels, c
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -136,7 +137,10 @@ def read_problem(
     epsilon = side.course.risa.label_epsilon
     if epsilon is not None:
         mechanism = RandomisedResponse(epsilon, len(classes))
-        labels = side.channel.release_noisy(peers, "labels", labels, mechanism, rng, about="label")
+        once = hashlib.sha256(labels.tobytes() + repr(rng.bit_generator.state).encode()).digest()
+        labels = side.channel.release_noisy(
+            peers, "labels", labels, mechanism, rng, about="label", once=once
+        )
     return Problem(classes, labels)
 
 

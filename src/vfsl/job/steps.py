@@ -250,13 +250,13 @@ class TrainStep(Step):
         _check_method(model.check)
         if model.discloses_labels and LABEL_DISCLOSURE not in self.accept:
             raise ValueError(
-                f".accept must be ['label-disclosure'] with model = {self.model!r} so, which tells "
-                "the other parties the labels of the rows that they train on"
+                f".accept must be ['label-disclosure'] with model = {self.model!r} and protect = "
+                "'none', which tells the other parties the labels of the rows that they train on"
             )
         if self.accept and not model.discloses_labels:
             raise ValueError(
-                f".accept must be left out with model = {self.model!r} so, which tells no labels; "
-                "risa with protect = 'none' does"
+                f".accept must be left out with model = {self.model!r} unless it has "
+                "protect = 'none': it tells nobody labels"
             )
         return self
 
