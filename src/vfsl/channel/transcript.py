@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from vfsl.mechanisms import add_up, find_epsilon
 from vfsl.record import Flow, Shown
 
 Belongs = Callable[[str], bool]

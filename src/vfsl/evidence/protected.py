@@ -217,7 +217,11 @@ def lead_training(
     notes = list(learned.notes)
     if side.blurring is not None:
         notes.append(side.blurring.describe(len(problem.classes)))
-    return ModelShare(side.me, MODEL, state, tuple(learned.rounds), reason, tuple(notes))
+    # What an attack by this party would start from: all that it heard of each common row.
+    heard = np.concatenate([said[party] for party in roles.feature_holders], axis=1)
+    return ModelShare(
+        side.me, MODEL, state, tuple(learned.rounds), reason, tuple(notes), scores=heard
+    )
 
 
 def _lead_heads(
