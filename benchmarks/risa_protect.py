@@ -31,13 +31,13 @@ EDITION = 1
 LEVELS = ("none", "labels", "both")
 OVERLAP = 0.1
 TASKS = (Task("census", 10_000, 5_000, epochs=8), Task("criteo", 6_400, 1_600, epochs=6))
-SEEDS = (5, 6, 7, 8, 9)
+SEEDS = (5, 6, 7)  # smaller ones were used while the method was developed
 QUICK = (Task("census", 1_500, 500, epochs=3),)
 _NOTES = (
     f"{OVERLAP:.0%} of the rows are common. Quality: AUC of test rows, in points of 100.",
     "Labels: AUC of the feature holder's guesses, from all that it was sent about single rows.",
     "Columns: R² of the label holder's guesses of the other's columns (of a category: whether it is "
-    "the commonest one), over that from its own columns; the mean of all columns and the largest.",
+    "the commonest one), less that from its own columns; the mean of all columns and the largest.",
 )
 
 
@@ -88,9 +88,9 @@ def protect_cell(case: ProtectCase) -> dict[str, Any]:
         "protect": case.protect,
         "quality": 100 * _auc(truth[test], chances),
         "labels": labels[0],
-        "labels, own columns": labels[1],
-        "columns, mean R² gained": float(np.mean(gains)),
-        "columns, largest R² gained": float(np.max(gains)),
+        "of these, own columns": labels[1],
+        "columns": float(np.mean(gains)),
+        "worst column": float(np.max(gains)),
         "MB": sent,
     }
 
@@ -225,7 +225,7 @@ def summarise(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for name in list(mine[0])[2:]:
             values = [line[name] for line in mine]
             row[name] = float(np.mean(values))
-            if name != "MB":
+            if name in ("quality", "labels", "worst column"):
                 row[f"{name} ±"] = float(np.std(values))
         rows.append(row)
     return rows
