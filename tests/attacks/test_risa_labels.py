@@ -82,7 +82,9 @@ def trained(variant="plus", classes=2, protect="none"):
     fed = Federation(tables, keep_views=True)
     every = np.arange(rows, dtype=np.int64)
     fed.plan = RowPlan({p: RowShare(p, "test", every[:COMMON], every[COMMON:]) for p in "AB"})
-    vfsl.RISA(protect=protect, variant=variant, epochs=2, batch_size=32, self_steps=10).fit(fed, ("A", "y"))
+    vfsl.RISA(protect=protect, variant=variant, epochs=2, batch_size=32, self_steps=10).fit(
+        fed, ("A", "y")
+    )
     return fed, label[:COMMON]
 
 

@@ -64,7 +64,7 @@ folds = 2
 COMPLETE = '[[steps]]\ndo = "complete"\ngiven = "C"\nmissing = "B"\nfolds = 2\n'
 EVALUATE = '[[steps]]\ndo = "evaluate"\nbootstrap = 100\n'
 FEW = "n_estimators = 2\nmax_depth = 2"
-RISA = 'epochs = 2\nself_steps = 5\nhidden = [4]'
+RISA = "epochs = 2\nself_steps = 5\nhidden = [4]"
 OPEN = f'{RISA}\naccept = ["label-disclosure"]\nprotect = "none"'
 JOBS = {
     "align": "",

@@ -85,7 +85,13 @@ def one_process(risa, fed, label):
 @pytest.mark.parametrize("parties", [("A", "B"), ("A", "B", "C")], ids=["two", "three"])
 def test_the_channel_changes_nothing(cases, variant, parties):
     made = cases.frames(parties=parties)
-    risa = RISA(protect="none", variant=variant, switches=PLAIN | {"removal": "none"}, epochs=3, batch_size=32)
+    risa = RISA(
+        protect="none",
+        variant=variant,
+        switches=PLAIN | {"removal": "none"},
+        epochs=3,
+        batch_size=32,
+    )
     risa.fit(cases.federation(made), cases.label)
     networks = one_process(risa, cases.federation(made), cases.label)
     from vfsl.evidence.networks import restore_weights
@@ -112,7 +118,9 @@ def test_identical_in_memory_and_in_processes(cases):
 def test_the_seed_repeats_a_run_and_another_does_not(cases):
     made = cases.frames()
     fits = [
-        RISA(protect="none", epochs=2, self_steps=10).fit(cases.federation(made, seed=seed), cases.label)
+        RISA(protect="none", epochs=2, self_steps=10).fit(
+            cases.federation(made, seed=seed), cases.label
+        )
         for seed in (0, 0, 1)
     ]
     first, again, other = ({p: weights(s) for p, s in fit.shares_.items()} for fit in fits)
@@ -128,7 +136,9 @@ def test_training_leaves_torchs_global_generator_alone(cases):
 
 def test_only_declared_messages_cross_and_no_column_does(cases):
     fed = cases.federation()
-    RISA(protect="none", epochs=2, self_steps=10, switches={"discount": False}).fit(fed, cases.label)
+    RISA(protect="none", epochs=2, self_steps=10, switches={"discount": False}).fit(
+        fed, cases.label
+    )
     flows = {(flow.sender, flow.message) for flow in fed.transcript.flows("train risa")}
     assert flows == {
         ("B", "own rows"),
@@ -178,7 +188,9 @@ def test_an_unfinished_training_goes_on_from_its_checkpoints(cases, tmp_path):
                 raise _Crash
 
         folders = {party: tmp_path / folder / party for party in made}
-        risa = RISA(protect="none", epochs=6, batch_size=32, self_steps=10, checkpoint_every=2, **changes)
+        risa = RISA(
+            protect="none", epochs=6, batch_size=32, self_steps=10, checkpoint_every=2, **changes
+        )
         return risa.fit(cases.federation(made), cases.label, state=folders, on_event=listen)
 
     whole = fitted("whole")

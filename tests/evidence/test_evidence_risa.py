@@ -111,7 +111,9 @@ def test_the_record_says_who_left_when_and_why(cases):
 def test_plus_keeps_truly_labelled_rows(cases):
     fed = cases.federation()
     switches = {"discount": False}
-    risa = RISA(protect="none", tau_0=0.001, tau_p=0.5, switches=switches, **SHORT).fit(fed, cases.label)
+    risa = RISA(protect="none", tau_0=0.001, tau_p=0.5, switches=switches, **SHORT).fit(
+        fed, cases.label
+    )
     assert set(risa.removed_["label"]) == {"pseudo"}
     assert set(risa.removed_["of"]) == {"B"}
 
@@ -131,7 +133,9 @@ def test_unlabelled_own_rows_can_be_asked_for(cases):
     fed = cases.federation()
     switches = {"discount": False}
     known = RISA(protect="none", switches=switches, **SHORT).fit(fed, cases.label)
-    hidden = RISA(protect="none", switches=switches, own_labels=False, tau_p=0.5, **SHORT).fit(fed, cases.label)
+    hidden = RISA(protect="none", switches=switches, own_labels=False, tau_p=0.5, **SHORT).fit(
+        fed, cases.label
+    )
     assert hidden.n_pseudo_ == 200  # the own rows of both parties, 100 each
     assert known.n_pseudo_ <= 100
 
@@ -145,7 +149,9 @@ def test_ablations_switch_parts_off(cases):
         "IMP + ST": {"evidential": False},
         "all": {},
     }.items():
-        risa = RISA(protect="none", variant="paper", switches=switches, tau_p=0.5, **SHORT).fit(fed, cases.label)
+        risa = RISA(protect="none", variant="paper", switches=switches, tau_p=0.5, **SHORT).fit(
+            fed, cases.label
+        )
         rows[name] = risa.shares_["A"].rounds[0]["rows"]
         assert risa.score(fed) > 0.7
         assert risa.predict_proba(fed).sum(axis=1) == pytest.approx(1)
@@ -269,7 +275,9 @@ def test_refusals_are_one_sentence(cases, fitted):
 
 def test_a_wrong_output_width_is_one_sentence(cases):
     with pytest.raises(ConfigError, match="party 'B' must return 2 numbers a row"):
-        RISA(encoder={"A": "mlp", "B": torch.nn.Linear(5, 4)}, protect="none").fit(cases.federation(), cases.label)
+        RISA(encoder={"A": "mlp", "B": torch.nn.Linear(5, 4)}, protect="none").fit(
+            cases.federation(), cases.label
+        )
 
 
 def test_unusable_data_are_one_sentence(cases):

@@ -1,6 +1,6 @@
 """Noise on evidence: what a feature holder adds to what its head says, once for each row.
 
-The noise of a row follows from a secret key, the row's id and its features. Whoever asks for the
+The noise of a row follows from a secret key, the row's id and its cells. Whoever asks for the
 same row again gets the same answer, so averaging finds nothing out; and two rows that are alike get
 noise of their own, so equal answers tell nothing either.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,12 +19,21 @@ import numpy as np
 from vfsl.crypto.shares import Session
 from vfsl.draws import KeyedNormal, draw_private_seed
 from vfsl.estimators.shared.scoring import Blur
+from vfsl.evidence.encoders import Arrays
 from vfsl.mechanisms import DELTA, GaussianNoise, find_epsilon
 from vfsl.values import Array, Floats
 
 # Where scores are cut off, in units of what bounds their deviation: a score two deviations out is
 # as sure as evidence needs to be, and a wider limit costs ε for one row in twenty.
 LIMIT = 2.0
+
+
+def name_rows(ids: Array, cells: Arrays) -> list[bytes]:
+    """A name of each row that changes with its id and with any of its cells."""
+    return [
+        hashlib.sha256(f"{name}\0".encode() + numbers.tobytes() + codes.tobytes()).digest()
+        for name, numbers, codes in zip(ids, *cells, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -58,20 +67,16 @@ class Blurring:
         session: Session,
         owner: str,
         columns: Floats | None,
-        ids: Array | None,
+        names: Sequence[bytes] | None,
         state: Mapping[str, Any],
         label_holder: str,
     ) -> Blur:
         """What a scoring needs; the owner draws the noise and is charged for it."""
-        if session.me != owner or columns is None or ids is None:
+        if session.me != owner or columns is None or names is None:
             return Blur(owner, LIMIT)
         models = int(state["models"])
         head = json.dumps(state["pieces"], sort_keys=True).encode()
         key = bytes.fromhex(self.key) + hashlib.sha256(head).digest()
-        names = [
-            str(name).encode() + b"\0" + cells.tobytes()
-            for name, cells in zip(ids, np.ascontiguousarray(columns, np.float64), strict=True)
-        ]
         nothing = np.zeros((len(columns), models))
         noise = session.link.release_noisy(
             label_holder,

@@ -15,7 +15,7 @@ own process, and what the heads said stands for the other parties' columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -26,8 +26,9 @@ from vfsl.channel import Channel, expect_array
 from vfsl.errors import ConfigError, DataError, ProtocolError, StoreError
 from vfsl.estimators.shared import fit as shared_fit
 from vfsl.estimators.shared.scoring import Accuracy, open_shared_scores
-from vfsl.evidence.blurring import Blurring
+from vfsl.evidence.blurring import Blurring, name_rows
 from vfsl.evidence.course import STAGES, Stage, Unfinished, run_course
+from vfsl.evidence.encoders import Arrays
 from vfsl.evidence.features import Features
 from vfsl.evidence.networks import Inputs, Member, Reader, restore_weights, weights_of
 from vfsl.evidence.protocol import MODEL, Problem, Side, network_state, read_problem
@@ -104,14 +105,14 @@ class Bench:
     """What one party brings to all heads; the dealer brings nothing.
 
     ``columns`` are features, at the label holder a column of ones; ``blurring`` is the noise that
-    was asked for, with its key at the feature holder, which also has the ``ids`` of its rows.
+    was asked for, with its key at the feature holder, which also has ``names`` of its rows for it.
     """
 
     roles: Roles
     columns: Floats | None = None
     rng: np.random.Generator | None = None
     blurring: Blurring | None = None
-    ids: Array | None = None
+    names: Sequence[bytes] | None = None
 
     def fit(self, channel: Channel, party: str, rows: Array, target: Floats | None) -> Any:
         """Train one head on these rows; this party's pieces of its weights."""
@@ -131,9 +132,9 @@ class Bench:
         with shared_fit.join(channel.within("say"), roles, self.rng, shared_fit.SCORE) as session:
             blur = None
             if self.blurring is not None:
-                ids = None if self.ids is None else self.ids[rows]
+                names = None if self.names is None else [self.names[row] for row in rows]
                 blur = self.blurring.prepare(
-                    session, party, columns, ids, state, roles.label_holder
+                    session, party, columns, names, state, roles.label_holder
                 )
             return open_shared_scores(
                 session, columns, state, ACCURACY, roles.label_holder, blur=blur
@@ -333,8 +334,9 @@ def follow_training(
     arrays = columns.arrays(side.table)
     features = Features.fit(columns, arrays, width, rng)
     blurring = None if side.blurring is None else side.blurring.with_key(rng)
-    made = features.of(type(arrays)(*(part[:overlap] for part in arrays)))
-    bench = Bench(roles, made, rng, blurring, side.part.table.ids[side.part.rows])
+    common = Arrays(*(part[:overlap] for part in arrays))
+    names = name_rows(side.part.table.ids[side.part.rows], common)
+    bench = Bench(roles, features.of(common), rng, blurring, names)
     follower = Follower(side.channel, leader, kept.numbers("head"))
     state: Any = kept.load(f"head-{follower.resumed}") if follower.resumed else {}
     for number, here, order in follower:
@@ -401,8 +403,8 @@ def say_head(side: Side, share: ModelShare, roles: Roles) -> None:
     blurring = side.blurring
     if blurring is not None:
         blurring = replace(blurring, key=share.state["noise key"])
-    ids = side.part.table.ids[side.part.rows]
-    bench = Bench(roles, features.of(arrays), None, blurring, ids)
+    names = name_rows(side.part.table.ids[side.part.rows], arrays)
+    bench = Bench(roles, features.of(arrays), None, blurring, names)
     bench.say(_place(side.channel, side.me), side.me, overlap, share.state["head"])
 
 

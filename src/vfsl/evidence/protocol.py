@@ -108,7 +108,9 @@ class Side:
         inputs = as_inputs(columns.arrays(self.table), self.course.learning.device)
         return self.member_of(network, inputs, columns.levels, stage)
 
-    def member_of(self, network: Any, inputs: Inputs, levels: Sequence[int], stage: Stage) -> Member:
+    def member_of(
+        self, network: Any, inputs: Inputs, levels: Sequence[int], stage: Stage
+    ) -> Member:
         """A network with its rows, the overlap first."""
         evidential = stage == "evidence" and self.course.switches.evidential
         form = self.course.risa.evidence if evidential else None
