@@ -58,7 +58,6 @@ RISA = """
 [[steps]]
 do = "train"
 model = "risa"
-accept = ["label-disclosure"]
 label = ["C", "late"]
 epochs = 12
 self_steps = 10

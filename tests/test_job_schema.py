@@ -15,6 +15,7 @@ from vfsl.job.steps import fields_of, models
 
 DOCS = Path(__file__).parent.parent / "docs" / "jobs.md"
 OWN = {"table": "own.csv", "id": "id"}
+TELLS = "label-disclosure"
 ALIGN = {"do": "align", "parties": ["B", "C"]}
 STEPS = {
     "align": [ALIGN],
@@ -176,8 +177,12 @@ def test_an_unknown_field_is_named_with_the_nearest_one(section, field, data):
             "Got 'self_trian' instead; did you mean 'self_train'?",
         ),
         (
-            [ALIGN, {"do": "train", "model": "risa", "label": ["C", "y"]}],
-            "step 2: accept must be ['label-disclosure'] with model = 'risa', which tells",
+            [ALIGN, {"do": "train", "model": "risa", "label": ["C", "y"], "protect": "none"}],
+            "step 2: accept must be ['label-disclosure'] with model = 'risa' and protect = 'none'",
+        ),
+        (
+            [ALIGN, {"do": "train", "model": "risa", "label": ["C", "y"], "accept": [TELLS]}],
+            "step 2: accept must be left out with model = 'risa'",
         ),
         ([ALIGN, {"do": "evaluate"}], "step 2 must come after a train step"),
         (

@@ -79,8 +79,9 @@ def test_risa_asks_before_it_tells_labels(tmp_path, monkeypatch, capsys):
         )
     files = [part for party in "AB" for part in ("--party", f"{party}={tmp_path / f'{party}.csv'}")]
     options = [*files, "--id", "id", "--label", "A=late", "--model", "risa"]
+    options += ["--protect", "none"]
     assert command(monkeypatch, "train", *options, "--out", tmp_path / "out") == 2
-    assert "say --accept label-disclosure" in capsys.readouterr().err
+    assert "accept must be ['label-disclosure']" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

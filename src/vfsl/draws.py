@@ -9,10 +9,12 @@ hide from itself: there the job's seed stands in for every private one, so that 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -89,6 +91,26 @@ def draw_announced_seed(rng: np.random.Generator) -> int:
     """
     digest = hashlib.sha256(b"vfsl announced seed" + rng.bytes(_BYTES)).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - ANNOUNCED_BITS)
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedNormal:
+    """Normal draws that follow from a secret key and the name of the row they are for.
+
+    The same row gets the same noise whenever it is asked for, whatever rows are beside it.
+    """
+
+    key: bytes
+    names: Sequence[bytes]
+
+    def standard_normal(self, size: tuple[int, int]) -> Any:
+        """One line of draws for each row."""
+        lines = np.empty(size)
+        for place, name in enumerate(self.names):
+            seed = hmac.digest(self.key, name, "sha256")
+            bits = np.random.PCG64(int.from_bytes(seed, "big"))
+            lines[place] = np.random.Generator(bits).standard_normal(size[1])
+        return lines
 
 
 def draw_by_number(rng: np.random.Generator) -> Callable[[int], np.random.Generator]:

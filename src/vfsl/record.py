@@ -35,9 +35,10 @@ class Flow:
 
 @dataclass(frozen=True)
 class Shown:
-    """Exact numbers about one party's own rows that another party saw in one step.
+    """Numbers about one party's own rows that another party saw in one step.
 
-    ``counted`` of the ``numbers`` go against the party's budget; the others follow from those.
+    ``counted`` of the ``numbers`` go against the party's budget; the others follow from those, or
+    have noise, which promises ``epsilon`` for a row.
     """
 
     step: str
@@ -47,6 +48,7 @@ class Shown:
     about: str
     numbers: int
     counted: int
+    epsilon: float = 0.0
 
 
 @dataclass(frozen=True)

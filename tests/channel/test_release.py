@@ -25,7 +25,7 @@ class Purse:
     def __init__(self, left):
         self.left, self.heard = left, []
 
-    def charge(self, peer, what, numbers, about, once):
+    def charge(self, peer, what, numbers, about, once, spent=()):
         if numbers > self.left:
             raise LimitReached("no more", peer)
         self.left -= numbers

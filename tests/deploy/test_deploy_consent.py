@@ -80,9 +80,15 @@ def complete(**more):
         (pu(preset="paper", row_lists="hidden"), ["reliable positives"]),
         (pu(consent=["B", "C"]), ["strangers", "reliable positives"]),
         (
-            train("risa", accept=["label-disclosure"]),
+            train("risa", protect="none", accept=["label-disclosure"]),
             ["training labels", "evidence", "predictions"],
         ),
+        (
+            train("risa", protect="none", label_epsilon=2.0),
+            ["noisy labels", "evidence", "predictions"],
+        ),
+        (train("risa"), ["evidence", "predictions"]),
+        (train("risa", protect="both"), ["noisy evidence", "predictions"]),
         (complete(), ["row differences", "completed columns"]),
         (
             complete(label="y"),
@@ -225,7 +231,8 @@ def test_settings_that_a_deployment_refuses(tmp_path, change, words):
         ),
         ('[[steps]]\ndo = "align"\n[[steps]]\ndo = "evaluate"', "add a .test. section"),
         (
-            '[[steps]]\ndo = "align"\n[[steps]]\ndo = "train"\nmodel = "risa"\nlabel = ["A", "y"]',
+            '[[steps]]\ndo = "align"\n[[steps]]\ndo = "train"\nmodel = "risa"\nlabel = ["A", "y"]\n'
+            'protect = "none"',
             "accept must be .'label-disclosure'.",
         ),
         (

@@ -25,7 +25,7 @@ ALLOW = """
 submitters = ["C"]
 steps = ["align", "train", "pu", "complete", "evaluate"]
 disclosures = ["training scores", "repeated predictions", "tree partitions", "associations",
-  "row differences", "row confidence", "training labels", "evidence", "strangers", "row lists",
+  "row differences", "row confidence", "training labels", "evidence", "noisy evidence", "strangers", "row lists",
   "cross-gram", "gradients", "rare labels", "embeddings"]
 outputs = ["predictions", "reliable positives", "completed columns"]
 [limits]
@@ -64,7 +64,8 @@ folds = 2
 COMPLETE = '[[steps]]\ndo = "complete"\ngiven = "C"\nmissing = "B"\nfolds = 2\n'
 EVALUATE = '[[steps]]\ndo = "evaluate"\nbootstrap = 100\n'
 FEW = "n_estimators = 2\nmax_depth = 2"
-RISA = 'accept = ["label-disclosure"]\nepochs = 2\nself_steps = 5\nhidden = [4]'
+RISA = "epochs = 2\nself_steps = 5\nhidden = [4]"
+OPEN = f'{RISA}\naccept = ["label-disclosure"]\nprotect = "none"'
 JOBS = {
     "align": "",
     "logistic": train("logistic"),
@@ -76,7 +77,8 @@ JOBS = {
     "xgb": train("xgb", FEW),
     "scorecard": train("scorecard"),
     "lgb": train("lgb", FEW),
-    "risa": train("risa", RISA),
+    "risa": train("risa", OPEN),
+    "risa with noise": train("risa", RISA + '\nprotect = "both"'),
     "pu": PU + 'consent = ["B", "C"]\n',
     "pu over trees": PU + 'base = "xgb"\n',
     "complete": COMPLETE + 'rounds = 2\nlabel = "y"\nadvice_trees = 1\n',

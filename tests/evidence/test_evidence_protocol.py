@@ -85,7 +85,13 @@ def one_process(risa, fed, label):
 @pytest.mark.parametrize("parties", [("A", "B"), ("A", "B", "C")], ids=["two", "three"])
 def test_the_channel_changes_nothing(cases, variant, parties):
     made = cases.frames(parties=parties)
-    risa = RISA(variant=variant, switches=PLAIN | {"removal": "none"}, epochs=3, batch_size=32)
+    risa = RISA(
+        protect="none",
+        variant=variant,
+        switches=PLAIN | {"removal": "none"},
+        epochs=3,
+        batch_size=32,
+    )
     risa.fit(cases.federation(made), cases.label)
     networks = one_process(risa, cases.federation(made), cases.label)
     from vfsl.evidence.networks import restore_weights
@@ -103,7 +109,7 @@ def test_identical_in_memory_and_in_processes(cases):
     kept = []
     for on in ("memory", "processes"):
         fed = cases.federation(made, on=on)
-        risa = RISA(epochs=2, batch_size=32, self_steps=10).fit(fed, cases.label)
+        risa = RISA(protect="none", epochs=2, batch_size=32, self_steps=10).fit(fed, cases.label)
         answers = risa.predict_proba(cases.federation(made))
         kept.append(({p: weights(s) for p, s in risa.shares_.items()}, answers.tolist()))
     assert kept[0] == kept[1]
@@ -112,7 +118,9 @@ def test_identical_in_memory_and_in_processes(cases):
 def test_the_seed_repeats_a_run_and_another_does_not(cases):
     made = cases.frames()
     fits = [
-        RISA(epochs=2, self_steps=10).fit(cases.federation(made, seed=seed), cases.label)
+        RISA(protect="none", epochs=2, self_steps=10).fit(
+            cases.federation(made, seed=seed), cases.label
+        )
         for seed in (0, 0, 1)
     ]
     first, again, other = ({p: weights(s) for p, s in fit.shares_.items()} for fit in fits)
@@ -122,13 +130,15 @@ def test_the_seed_repeats_a_run_and_another_does_not(cases):
 
 def test_training_leaves_torchs_global_generator_alone(cases):
     state = torch.random.get_rng_state()
-    RISA(epochs=1, self_steps=5).fit(cases.federation(), cases.label)
+    RISA(protect="none", epochs=1, self_steps=5).fit(cases.federation(), cases.label)
     assert torch.equal(state, torch.random.get_rng_state())
 
 
 def test_only_declared_messages_cross_and_no_column_does(cases):
     fed = cases.federation()
-    RISA(epochs=2, self_steps=10, switches={"discount": False}).fit(fed, cases.label)
+    RISA(protect="none", epochs=2, self_steps=10, switches={"discount": False}).fit(
+        fed, cases.label
+    )
     flows = {(flow.sender, flow.message) for flow in fed.transcript.flows("train risa")}
     assert flows == {
         ("B", "own rows"),
@@ -157,7 +167,7 @@ def test_a_label_changes_no_message_of_the_passive_party_before_its_gradients(ca
         fed = cases.federation(made)
         fed = Federation(fed.tables, keep_views=True)
         fed.plan = cases.plan_for(made, 60)
-        RISA(epochs=1, self_steps=5, batch_size=512).fit(fed, cases.label)
+        RISA(protect="none", epochs=1, self_steps=5, batch_size=512).fit(fed, cases.label)
         seen = [sight for sight in fed.transcript.sights if sight.receiver == "B"]
         views.append([(sight.name, sight.body) for sight in seen])
     before = [next(i for i, (name, _) in enumerate(view) if "gradient" in name) for view in views]
@@ -178,7 +188,9 @@ def test_an_unfinished_training_goes_on_from_its_checkpoints(cases, tmp_path):
                 raise _Crash
 
         folders = {party: tmp_path / folder / party for party in made}
-        risa = RISA(epochs=6, batch_size=32, self_steps=10, checkpoint_every=2, **changes)
+        risa = RISA(
+            protect="none", epochs=6, batch_size=32, self_steps=10, checkpoint_every=2, **changes
+        )
         return risa.fit(cases.federation(made), cases.label, state=folders, on_event=listen)
 
     whole = fitted("whole")

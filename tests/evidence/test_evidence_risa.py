@@ -111,7 +111,9 @@ def test_the_record_says_who_left_when_and_why(cases):
 def test_plus_keeps_truly_labelled_rows(cases):
     fed = cases.federation()
     switches = {"discount": False}
-    risa = RISA(tau_0=0.001, tau_p=0.5, switches=switches, **SHORT).fit(fed, cases.label)
+    risa = RISA(protect="none", tau_0=0.001, tau_p=0.5, switches=switches, **SHORT).fit(
+        fed, cases.label
+    )
     assert set(risa.removed_["label"]) == {"pseudo"}
     assert set(risa.removed_["of"]) == {"B"}
 
@@ -121,17 +123,19 @@ def test_pseudo_labels_need_enough_rows_to_judge_them_by(cases):
     risa = RISA(**SHORT).fit(fed, cases.label)
     assert risa.n_pseudo_ == 0
     assert "No pseudo labels: 9 held-out rows" in fed.record.steps[-1].notes[0]
-    judged = RISA(held_out=0.4, tau_p=0.5, **SHORT).fit(fed, cases.label)
+    judged = RISA(protect="none", held_out=0.4, tau_p=0.5, **SHORT).fit(fed, cases.label)
     assert judged.n_pseudo_ > 0
-    needed = RISA(own_labels=False, tau_p=0.5, **SHORT).fit(fed, cases.label)
+    needed = RISA(protect="none", own_labels=False, tau_p=0.5, **SHORT).fit(fed, cases.label)
     assert needed.n_pseudo_ > 0
 
 
 def test_unlabelled_own_rows_can_be_asked_for(cases):
     fed = cases.federation()
     switches = {"discount": False}
-    known = RISA(switches=switches, **SHORT).fit(fed, cases.label)
-    hidden = RISA(switches=switches, own_labels=False, tau_p=0.5, **SHORT).fit(fed, cases.label)
+    known = RISA(protect="none", switches=switches, **SHORT).fit(fed, cases.label)
+    hidden = RISA(protect="none", switches=switches, own_labels=False, tau_p=0.5, **SHORT).fit(
+        fed, cases.label
+    )
     assert hidden.n_pseudo_ == 200  # the own rows of both parties, 100 each
     assert known.n_pseudo_ <= 100
 
@@ -145,7 +149,9 @@ def test_ablations_switch_parts_off(cases):
         "IMP + ST": {"evidential": False},
         "all": {},
     }.items():
-        risa = RISA(variant="paper", switches=switches, tau_p=0.5, **SHORT).fit(fed, cases.label)
+        risa = RISA(protect="none", variant="paper", switches=switches, tau_p=0.5, **SHORT).fit(
+            fed, cases.label
+        )
         rows[name] = risa.shares_["A"].rounds[0]["rows"]
         assert risa.score(fed) > 0.7
         assert risa.predict_proba(fed).sum(axis=1) == pytest.approx(1)
@@ -269,7 +275,9 @@ def test_refusals_are_one_sentence(cases, fitted):
 
 def test_a_wrong_output_width_is_one_sentence(cases):
     with pytest.raises(ConfigError, match="party 'B' must return 2 numbers a row"):
-        RISA(encoder={"A": "mlp", "B": torch.nn.Linear(5, 4)}).fit(cases.federation(), cases.label)
+        RISA(encoder={"A": "mlp", "B": torch.nn.Linear(5, 4)}, protect="none").fit(
+            cases.federation(), cases.label
+        )
 
 
 def test_unusable_data_are_one_sentence(cases):

@@ -32,7 +32,9 @@ def run():
     vfsl.VFPU(rounds=5).fit(fed, positives="P", label_holder="A")
     done = vfsl.FedPSG(rounds=3).fit_complete(fed, given="A", missing="B")
     done.recommend(folds=2, base=vfsl.estimators.XGB(n_estimators=3, max_depth=2))
-    risa = vfsl.RISA(epochs=3, variant="paper", tau_0=0.4, self_steps=10).fit(fed, ("A", "y"))
+    risa = vfsl.RISA(protect="none", epochs=3, variant="paper", tau_0=0.4, self_steps=10).fit(
+        fed, ("A", "y")
+    )
     risa.predict_proba(fed, rows="all")
     return fed, tables, ids
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Literal, Protocol
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from vfsl.channel import wire
 from vfsl.channel.transcript import Release, Transcript
 from vfsl.channel.transport import Transport
 from vfsl.errors import ChannelError, NameMismatch, ProtocolError, UndeclaredMessage, WireError
+from vfsl.mechanisms import Mechanism
 from vfsl.values import Array, Disclosure, Disclosures, Wire, kind_of
 
 About = Literal["columns", "label"]
@@ -21,8 +23,19 @@ _KINDS = {"integer": "iu", "float": "f", "boolean": "b", "bytes": "u"}
 class Budget(Protocol):
     """What a party keeps of the exact numbers that peers have seen, over all of its runs."""
 
-    def charge(self, peer: str, what: str, numbers: int, about: About, once: bytes | None) -> None:
-        """Count numbers that the peer is about to see; LimitReached if they would be too many."""
+    def charge(
+        self,
+        peer: str,
+        what: str,
+        numbers: int,
+        about: About,
+        once: bytes | None,
+        spent: Sequence[float] = (),
+    ) -> None:
+        """Count what the peer is about to see; LimitReached if it would be too much.
+
+        ``numbers`` are exact ones; ``spent`` is what noisy ones cost, as `Mechanism.spend` says.
+        """
 
 
 class Channel:
@@ -133,16 +146,49 @@ class Channel:
             A digest of all that these numbers could tell in the end. Charged once, the same is
             never charged again.
         """
-        self._check_peer(to)
         counted = numbers if new is None else new
+        self._let_see(to, what, numbers, counted, about, once)
+
+    def release_noisy(
+        self,
+        to: str | Sequence[str],
+        what: str,
+        values: Array,
+        mechanism: Mechanism,
+        rng: Any,
+        *,
+        about: About = "columns",
+        once: bytes | None = None,
+    ) -> Array:
+        """The values as peers may see them: changed by the mechanism, which the budget is charged.
+
+        None of these numbers is exact, so they count by what the mechanism spends. ``rng`` must be
+        private. The other parameters are those of `release`.
+        """
+        values, spent = np.asarray(values), mechanism.spend()
+        for peer in (to,) if isinstance(to, str) else to:
+            self._let_see(peer, what, values.size, 0, about, once, tuple(spent.tolist()))
+        return mechanism.apply(values, rng)
+
+    def _let_see(
+        self,
+        to: str,
+        what: str,
+        numbers: int,
+        counted: int,
+        about: About,
+        once: bytes | None,
+        spent: tuple[float, ...] = (),
+    ) -> None:
+        self._check_peer(to)
         if min(numbers, counted) < 0:
             raise ChannelError(
                 f"{self.me!r} cannot show {to!r} {min(numbers, counted)} numbers ({what}).", to
             )
-        if self._budget is not None and counted:
-            self._budget.charge(to, what, counted, about, once)
+        if self._budget is not None and (counted or spent):
+            self._budget.charge(to, what, counted, about, once, spent)
         self._transcript.note_released(
-            Release(self.me, to, what, about, numbers, counted, self.scope)
+            Release(self.me, to, what, about, numbers, counted, self.scope, spent)
         )
 
     def _check_peer(self, peer: str) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from vfsl.mechanisms import add_up, find_epsilon
 from vfsl.record import Flow, Shown
 
 Belongs = Callable[[str], bool]
@@ -42,6 +43,7 @@ class Release:
     numbers: int
     counted: int
     scope: str = ""
+    spent: tuple[float, ...] = ()  # by a mechanism that made the numbers inexact
 
 
 @dataclass(frozen=True)
@@ -147,14 +149,17 @@ class Transcript:
         )
 
     def shown(self, step: str, belongs: Belongs | None = None) -> tuple[Shown, ...]:
-        """The exact numbers that were shown, summed up by who showed whom what."""
+        """The numbers that were shown, summed up by who showed whom what; ε of noisy ones."""
         sums: dict[tuple[str, str, str, str], list[int]] = {}
+        spent: dict[tuple[str, str, str, str], tuple[float, ...]] = {}
         for one in self.releases:
             if belongs is None or belongs(one.scope):
-                counts = sums.setdefault((one.sender, one.receiver, one.what, one.about), [0, 0])
+                line = (one.sender, one.receiver, one.what, one.about)
+                counts = sums.setdefault(line, [0, 0])
+                spent[line] = add_up([spent.get(line, ()), one.spent])
                 counts[0] += one.numbers
                 counts[1] += one.counted
         return tuple(
-            Shown(step, sender, receiver, what, about, numbers, counted)
-            for (sender, receiver, what, about), (numbers, counted) in sums.items()
+            Shown(step, *line, numbers, counted, find_epsilon(spent[line]))
+            for line, (numbers, counted) in sums.items()
         )

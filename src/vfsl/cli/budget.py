@@ -68,7 +68,7 @@ def _table(place: Path, sums: list[Sum]) -> Table:
     table = Table(title=escape(str(place)), title_justify="left", box=None, pad_edge=False)
     table.add_column("peer")
     table.add_column("about")
-    for title in ("numbers seen", "limit", "used", "runs"):
+    for title in ("numbers seen", "limit", "used", "ε of noisy ones", "runs"):
         table.add_column(title, justify="right")
     table.add_column("last")
     for one in sums:
@@ -78,6 +78,7 @@ def _table(place: Path, sums: list[Sum]) -> Table:
             f"{one.seen:,}",
             f"{one.limit:,}",
             f"{one.share:.0%}",
+            f"{one.epsilon:.1f}",
             str(one.runs),
             one.last[:10],
         )

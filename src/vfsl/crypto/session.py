@@ -64,6 +64,9 @@ class Link(Protocol):
     def release(
         self, to: str, what: str, numbers: int, *, about: Any = "columns", new: int | None = None
     ) -> None: ...
+    def release_noisy(
+        self, to: str, what: str, values: Array, mechanism: Any, rng: Any, *, once: bytes | None
+    ) -> Array: ...
 
 
 @dataclass(frozen=True, eq=False)

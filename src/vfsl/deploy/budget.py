@@ -9,6 +9,8 @@ numbers leave, so neither a crash nor a new run begins from zero.
 - **Key**: the peer and the *names* of columns. A table that changes gets a line of its own, so that
   one sees it, and the numbers of all lines that share a column count together: touching a file,
   or adding a column, buys nothing.
+- Numbers with the noise of a mechanism are no exact ones. What they spend is added up on the same
+  lines, as divergences, and ``limits.epsilon`` bounds the ε that the sums come to.
 - A further attempt of a run is counted again: this party cannot know that a peer, who may have
   changed its part, will see the same numbers. What is finished is not shown again.
 """
@@ -16,6 +18,7 @@ numbers leave, so neither a crash nor a new run begins from zero.
 from __future__ import annotations
 
 import fcntl
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +29,7 @@ from typing import Any
 from vfsl.channel import About
 from vfsl.data.checks import counted
 from vfsl.errors import ConfigError, LimitReached, StoreError
+from vfsl.mechanisms import add_up, find_epsilon
 from vfsl.record import fingerprint
 from vfsl.store import read_json, write_json
 
@@ -53,6 +57,8 @@ class Line:
         Keyed digests of what was counted as a whole and is not counted again.
     last : str
         When something was shown last.
+    spent : tuple of float
+        What noisy numbers cost so far, at each of `vfsl.mechanisms.ORDERS`; empty: nothing.
     """
 
     peer: str
@@ -63,6 +69,7 @@ class Line:
     runs: tuple[str, ...]
     once: tuple[str, ...]
     last: str
+    spent: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,7 @@ class Sum:
     limit: int
     runs: int
     last: str
+    epsilon: float = 0.0  # of noisy numbers
 
     @property
     def share(self) -> float:
@@ -160,6 +168,8 @@ class RunBudget:
         ``limits.numbers`` of party.toml.
     hidden : mapping of "columns" and "label"
         What the step could tell about each.
+    epsilon : float
+        ``limits.epsilon`` of party.toml.
     """
 
     kept: KeptBudget
@@ -169,9 +179,18 @@ class RunBudget:
     key: bytes
     share: float
     hidden: Mapping[About, Hidden]
+    epsilon: float = math.inf
 
-    def charge(self, peer: str, what: str, numbers: int, about: About, once: bytes | None) -> None:
-        """Count numbers that the peer is about to see; LimitReached if they would be too many."""
+    def charge(
+        self,
+        peer: str,
+        what: str,
+        numbers: int,
+        about: About,
+        once: bytes | None,
+        spent: Sequence[float] = (),
+    ) -> None:
+        """Count what the peer is about to see; LimitReached if it would be too much."""
         if about not in self.hidden:
             raise ConfigError(f"{self.me!r} has no {about} that {what} could tell {peer!r} about.")
         hidden = self.hidden[about]
@@ -184,7 +203,10 @@ class RunBudget:
             if sum(line.seen for line in related) + numbers > limit:
                 before = _sum(lines, peer, hidden.columns)
                 raise LimitReached(self._refusal(before, what, numbers, limit, hidden), peer)
-            self._add(lines, peer, hidden.columns, numbers, limit, mark)
+            total = find_epsilon(add_up([*(line.spent for line in related), spent]))
+            if spent and total > self.epsilon:
+                raise LimitReached(self._noisy_refusal(lines, peer, what, total, hidden), peer)
+            self._add(lines, peer, hidden.columns, numbers, limit, mark, spent)
 
     def _add(
         self,
@@ -194,6 +216,7 @@ class RunBudget:
         numbers: int,
         limit: int,
         mark: str | None,
+        spent: Sequence[float],
     ) -> None:
         key = (peer, columns, self.table)
         place = next(
@@ -208,7 +231,19 @@ class RunBudget:
                 runs=tuple(dict.fromkeys((*line.runs, self.run))),
                 once=line.once if mark is None else (*line.once, mark),
                 last=datetime.now(UTC).isoformat(timespec="seconds"),
+                spent=add_up([line.spent, spent]),
             )
+        )
+
+    def _noisy_refusal(
+        self, lines: Sequence[Line], peer: str, what: str, total: float, hidden: Hidden
+    ) -> str:
+        before, names = _sum(lines, peer, hidden.columns), _named(hidden.columns)
+        return (
+            f"{self.me!r} does not show {peer!r} further noisy numbers ({what}) about {names}: they "
+            f"would bring ε to {total:.1f} from {before.epsilon:.1f} over "
+            f"{counted(before.runs, 'run')}, and the limit is {self.epsilon:g}. Raise "
+            "limits.epsilon in party.toml, or ask for more noise."
         )
 
     def _refusal(self, before: Sum, what: str, numbers: int, limit: int, hidden: Hidden) -> str:
@@ -254,6 +289,7 @@ def _sum(lines: Sequence[Line], peer: str, columns: tuple[str, ...]) -> Sum:
         same[-1].limit if same else 0,
         len({run for line in related for run in line.runs}),
         max((line.last for line in related), default=""),
+        find_epsilon(add_up([line.spent for line in related])),
     )
 
 
@@ -263,7 +299,8 @@ def _related(line: Line, peer: str, columns: Sequence[str]) -> bool:
 
 def _line(content: Mapping[str, Any]) -> Line:
     lists = {name: tuple(map(str, content[name])) for name in ("columns", "runs", "once")}
-    line = Line(**{**content, **lists})
+    spent = tuple(map(float, content.get("spent", ())))
+    line = Line(**{**content, **lists, "spent": spent})
     if not isinstance(line.seen, int) or line.seen < 0:
         raise ValueError("no count")
     return line

@@ -7,6 +7,7 @@ be used, whose keys it has pinned, and what it allows; it never leaves its party
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from functools import partial
@@ -101,6 +102,7 @@ class LimitSection(Strict):
 
     asked: int | None = Field(default=None, ge=0)
     numbers: float = Field(default=0.6, ge=0, strict=False)
+    epsilon: float = Field(default=math.inf, gt=0, strict=False)
     days: float = Field(default=30.0, gt=0)
     minimum: int = Field(default=50, ge=0)
     small_change: int = Field(default=20, ge=0)
@@ -153,7 +155,9 @@ DISCLOSURES = {
     "repeated predictions": "a party sees a prediction per round for rows that it does not have",
     "row confidence": "the label holder learns, in tenths, how sure its completed rows are",
     "training labels": "the other parties can read the labels of most rows that they train on",
+    "noisy labels": "the other parties can read these labels as randomised response left them",
     "evidence": "the label holder sees, row by row, what each party's columns say of the classes",
+    "noisy evidence": "the label holder sees the same within limits and with the party's noise",
     "embeddings": "a party sees learned vectors of the other's rows, and the other how its loss "
     "changes with them: each can guess the other's columns as far as they go together",
     "row lists": "feature holders learn who the known positives are",
@@ -192,7 +196,7 @@ class PartyFile(Strict):
         return {peer: _public_key(peer, text) for peer, text in self.peers.items()}
 
     def alignment_limits(self) -> Limits:
-        return Limits(**self.limits.model_dump(exclude={"seconds", "numbers"}))
+        return Limits(**self.limits.model_dump(exclude={"seconds", "numbers", "epsilon"}))
 
     def read_table(self, folder: Path) -> PartyTable:
         """The table with its allowed columns only; others never enter the process of a run."""

@@ -32,6 +32,7 @@ def budget_of(
         key,
         mine.limits.numbers,
         _hidden(site, table, step),
+        mine.limits.epsilon,
     )
 
 

@@ -65,9 +65,6 @@ class Estimator(ABC):
     takes_weights: ClassVar[bool] = True
     """Whether training rows may have weights."""
 
-    discloses_labels: ClassVar[bool] = False
-    """Whether other parties can read training labels, so that people must accept that."""
-
     needs_torch: ClassVar[bool] = False
     """Whether it needs PyTorch."""
 
@@ -104,6 +101,11 @@ class Estimator(ABC):
 
         Without all of them every model can that writes `learn_alone` or `score_alone`.
         """
+        return False
+
+    @property
+    def discloses_labels(self) -> bool:
+        """Whether other parties can read training labels, so that people must accept that."""
         return False
 
     def work(self, feature_holders: int, weighted: bool = False) -> str:

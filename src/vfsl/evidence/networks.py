@@ -7,7 +7,6 @@ absent ones must not shift the statistics of real rows.
 
 from __future__ import annotations
 
-import base64
 import copy
 import math
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from torch.nn.utils import skip_init
 
 from vfsl.errors import ConfigError, StoreError
 from vfsl.evidence.encoders import CNN, MLP, Arrays, Columns, Custom, Recipe
+from vfsl.evidence.features import pack_array, unpack_array
 from vfsl.evidence.opinion import evidence_of
 from vfsl.evidence.rows import Numbers
 from vfsl.values import Array
@@ -111,6 +111,23 @@ class PictureBody(nn.Module):
 
     def forward(self, rows: Inputs) -> Tensor:
         answer: Tensor = self.layers(rows.numbers.reshape(-1, *self.shape))
+        return answer
+
+
+class Reader(nn.Module):
+    """How far the label holder believes what a head says: a · said + b, the same for all classes.
+
+    ``a`` has to grow by several units in a few hundred steps of AdamW, whose steps are as long as
+    the rate, so it is learned in tenths.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tenths = nn.Parameter(torch.full((), 0.1))
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def forward(self, rows: Inputs) -> Tensor:
+        answer: Tensor = 10 * self.tenths * rows.numbers + self.bias
         return answer
 
 
@@ -335,21 +352,13 @@ class Member:
 
 def weights_of(network: nn.Module) -> dict[str, Any]:
     """All weights as JSON values."""
-    kept = {}
-    for name, tensor in network.state_dict().items():
-        values = _numpy(tensor)
-        data = base64.b64encode(values.tobytes()).decode()
-        kept[name] = {"dtype": values.dtype.str, "shape": list(values.shape), "data": data}
-    return kept
+    return {name: pack_array(_numpy(tensor)) for name, tensor in network.state_dict().items()}
 
 
 def restore_weights(network: nn.Module, kept: Mapping[str, Any]) -> None:
     """Undo `weights_of`."""
     try:
-        arrays = {
-            name: np.frombuffer(base64.b64decode(one["data"]), one["dtype"]).reshape(one["shape"])
-            for name, one in kept.items()
-        }
+        arrays = {name: unpack_array(one) for name, one in kept.items()}
     except (KeyError, TypeError, ValueError):
         raise StoreError("This share of RISA is damaged: its weights cannot be read.") from None
     load_weights(network, arrays)

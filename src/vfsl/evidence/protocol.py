@@ -10,6 +10,7 @@ Learns  the label holder: the other parties' evidence (and, for pseudo labels, c
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +20,12 @@ import numpy as np
 from vfsl.channel import Channel, expect_array, expect_integer
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, ProtocolError, StoreError
+from vfsl.evidence.blurring import Blurring
 from vfsl.evidence.course import STAGES, Course, Stage, Unfinished, opinions_of, run_course
 from vfsl.evidence.encoders import Columns, Recipe, columns_from
 from vfsl.evidence.networks import (
     Floats,
+    Inputs,
     Member,
     as_inputs,
     build_network,
@@ -33,6 +36,7 @@ from vfsl.evidence.opinion import fuse_trusted
 from vfsl.evidence.rows import UNKNOWN, Numbers, Universe, add_scores, encode_labels, find_classes
 from vfsl.evidence.training import Remote, Team, receive_floats
 from vfsl.lead import Follower, Leader, disclose_orders
+from vfsl.mechanisms import RandomisedResponse
 from vfsl.parts import ModelShare, Part, Roles
 from vfsl.store import Checkpoints
 from vfsl.values import Array, Disclosure, Disclosures
@@ -66,6 +70,7 @@ class Side:
     part: Part
     recipe: Recipe
     course: Course
+    blurring: Blurring | None = None  # of evidence; where labels are protected only
 
     @property
     def me(self) -> str:
@@ -101,10 +106,44 @@ class Side:
 
     def _member(self, network: Any, columns: Columns, stage: Stage) -> Member:
         inputs = as_inputs(columns.arrays(self.table), self.course.learning.device)
+        return self.member_of(network, inputs, columns.levels, stage)
+
+    def member_of(
+        self, network: Any, inputs: Inputs, levels: Sequence[int], stage: Stage
+    ) -> Member:
+        """A network with its rows, the overlap first."""
         evidential = stage == "evidence" and self.course.switches.evidential
         form = self.course.risa.evidence if evidential else None
-        overlap, levels = len(self.part.rows), columns.levels
-        return Member(network, inputs, overlap, levels, form, self.course.learning)
+        return Member(network, inputs, len(self.part.rows), levels, form, self.course.learning)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The classes, and the label of each of the label holder's rows, the overlap first."""
+
+    classes: list[Any]
+    labels: Numbers
+
+
+def read_problem(
+    side: Side, peers: Sequence[str], own_labels: bool, rng: np.random.Generator
+) -> Problem:
+    """What the label holder's target is; randomised where that was asked for."""
+    part = side.part
+    if part.target is None or part.rest_target is None:
+        raise ConfigError(f"Party {side.me!r} holds the label but was given no target.")
+    rest_target = part.rest_target if own_labels else np.full(len(part.rest), None)
+    classes = find_classes(side.me, part.target, rest_target)
+    target = np.concatenate([part.target, rest_target])
+    labels = encode_labels(side.me, target, classes)
+    epsilon = side.course.risa.label_epsilon
+    if epsilon is not None:
+        mechanism = RandomisedResponse(epsilon, len(classes))
+        once = hashlib.sha256(labels.tobytes() + repr(rng.bit_generator.state).encode()).digest()
+        labels = side.channel.release_noisy(
+            peers, "labels", labels, mechanism, rng, about="label", once=once
+        )
+    return Problem(classes, labels)
 
 
 # ---- training: the label holder ------------------------------------------------------------------
@@ -120,10 +159,8 @@ def lead_training(
 ) -> ModelShare:
     """Lead the course and keep the label holder's share."""
     channel, part, course = side.channel, side.part, side.course
-    if part.target is None or part.rest_target is None:
-        raise ConfigError(f"Party {side.me!r} holds the label but was given no target.")
-    rest_target = part.rest_target if own_labels else np.full(len(part.rest), None)
-    classes = find_classes(side.me, part.target, rest_target)
+    problem = read_problem(side, roles.feature_holders, own_labels, rng)
+    classes = problem.classes
     own = {side.me: len(part.rest)}
     for party in roles.feature_holders:
         said = channel.receive(party, "own rows")
@@ -131,8 +168,7 @@ def lead_training(
         channel.send(party, "classes", len(classes))
     universe = Universe(roles.data_holders, len(part.rows), own)
     labels = np.full(universe.total, UNKNOWN, dtype=np.int64)
-    target = np.concatenate([part.target, rest_target])
-    labels[: len(target)] = encode_labels(side.me, target, classes)
+    labels[: len(problem.labels)] = problem.labels
     columns, members = side.build_members(len(classes), rng)
     leader = Leader(channel, roles.feature_holders, marks=kept.numbers("epoch"))
     unfinished = None
@@ -144,11 +180,12 @@ def lead_training(
         leader.order("keep", epoch=epoch)
         _keep_epoch(kept, epoch, members["evidence"], now.rounds, now.arrays)
 
+    noisy = course.risa.label_epsilon is not None
     teams = {
         stage: Team(
             universe,
             {side.me: members[stage]}
-            | {p: Remote(p, stage, len(classes)) for p in roles.feature_holders},
+            | {p: Remote(p, stage, len(classes), noisy) for p in roles.feature_holders},
             leader,
             stage,
         )
@@ -170,7 +207,7 @@ def lead_training(
         fills = [said[0].tolist() for said in teams["evidence"].answer(nobodys, with_fill=True)]
     leader.end()
     state = {
-        **_state(columns, members["evidence"], len(classes)),
+        **network_state(columns, members["evidence"], len(classes)),
         **learned.to_state(course.switches.removal),
         "classes": classes,
         "parties": list(universe.parties),
@@ -195,7 +232,7 @@ def follow_training(
     classes = expect_integer(said, sender=leader, name="classes", low=2, high=_MOST_CLASSES)
     columns, members = side.build_members(classes, rng)
     obey_orders(side.channel, leader, members, kept)
-    return ModelShare(side.me, MODEL, _state(columns, members["evidence"], classes))
+    return ModelShare(side.me, MODEL, network_state(columns, members["evidence"], classes))
 
 
 def obey_orders(
@@ -259,7 +296,17 @@ def say_opinions(side: Side, share: ModelShare, roles: Roles) -> None:
     _say(side.channel, roles.label_holder, "evidence", outputs)
 
 
-def fuse_opinions(side: Side, share: ModelShare, offline: Sequence[str] = ()) -> Array:
+def hear_opinion(side: Side, party: str, shape: tuple[int, int]) -> Floats:
+    """The evidence of another party for the common rows."""
+    return receive_floats(side.channel, party, "evidence", shape)
+
+
+def fuse_opinions(
+    side: Side,
+    share: ModelShare,
+    hear: Callable[[str, tuple[int, int]], Floats],
+    offline: Sequence[str] = (),
+) -> Array:
     """The label holder's prediction: beliefs and, last, the uncertainty of all of its rows."""
     course, member = side.course, side.restore_member(share)
     overlap, total = len(side.part.rows), len(side.part.all_rows)
@@ -272,7 +319,7 @@ def fuse_opinions(side: Side, share: ModelShare, offline: Sequence[str] = ()) ->
             full = member.answer(np.arange(total))
         elif party not in offline:
             shape = (overlap, len(fill))
-            full[:overlap] = receive_floats(side.channel, party, "evidence", shape)
+            full[:overlap] = hear(party, shape)
         outputs.append(full)
     if not course.switches.evidential:
         chances = add_scores(outputs)
@@ -285,7 +332,8 @@ def fuse_opinions(side: Side, share: ModelShare, offline: Sequence[str] = ()) ->
 # ---- what is kept --------------------------------------------------------------------------------
 
 
-def _state(columns: Columns, member: Member, classes: int) -> dict[str, Any]:
+def network_state(columns: Columns, member: Member, classes: int) -> dict[str, Any]:
+    """What a party keeps of its network."""
     return {
         "columns": columns.to_dict(),
         "weights": weights_of(member.network),

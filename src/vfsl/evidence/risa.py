@@ -32,6 +32,7 @@ from vfsl.store import Checkpoints
 from vfsl.values import Array
 
 if TYPE_CHECKING:
+    from vfsl.evidence.blurring import Blurring
     from vfsl.evidence.course import Course
     from vfsl.evidence.protocol import Side
 
@@ -77,13 +78,35 @@ class RISA(Estimator):
     predicts = "classes"
     scores_are = "probability"
     keeps_checkpoints = True
-    needs_key_holder = False
-    scores_need_key_holder = False
     uses_all_rows = True
-    discloses_labels = True
     needs_torch = True
     predicts_without = True
 
+    protect: Literal["labels", "both", "none"] = param(
+        "labels",
+        "'labels': feature holders see nothing that depends on labels; their evidence comes from "
+        "heads on shares over features that are learned without labels. 'both': their evidence "
+        "also gets noise. 'none': their networks learn from gradients, which tell them the labels.",
+    )
+    evidence_noise: float = param(
+        1.5,
+        "Of protect='both': the deviation of the noise on evidence, in units of what bounds the "
+        "deviation of the evidence itself.",
+        gt=0,
+        le=20,
+    )
+    features: int = param(
+        64,
+        "Unless protect='none': how many features a feature holder's head reads at most.",
+        ge=1,
+        le=256,
+    )
+    label_epsilon: float | None = param(
+        None,
+        "Of protect='none': labels enter the training by randomised response, so that each is "
+        "differentially private with this ε. Without it they enter as they are.",
+        gt=0,
+    )
     variant: Literal["plus", "paper"] = param("plus", "Our variant, or the paper to the letter.")
     switches: Mapping[str, Any] | None = param(
         None, "Changes to the variant's switches, such as {'self_train': False}; see Switches."
@@ -132,17 +155,40 @@ class RISA(Estimator):
 
     # ---- what it says of itself ---------------------------------------------------------------
 
+    @property
+    def needs_key_holder(self) -> bool:
+        return self.protect != "none"
+
+    @property
+    def scores_need_key_holder(self) -> bool:
+        return self.protect != "none"
+
+    @property
+    def discloses_labels(self) -> bool:
+        return self.protect == "none" and self.label_epsilon is None
+
     def asks(self, scheme: str = "auto") -> tuple[Ask, ...]:
-        return ("disclosure", "training labels"), ("disclosure", "evidence")
+        if self.protect == "both":
+            return (("disclosure", "noisy evidence"),)
+        if self.protect == "labels":
+            return (("disclosure", "evidence"),)
+        labels = "training labels" if self.label_epsilon is None else "noisy labels"
+        return ("disclosure", labels), ("disclosure", "evidence")
 
     def numbers_per_row(self) -> int:
-        # Evidence for each class, in every epoch and in a prediction; rows that leave show less.
-        return 2 * (self.epochs + 1)
+        # Of two classes. A head speaks once in training and once in a prediction; a network gives
+        # evidence for each class in every epoch too, and rows that leave show less.
+        return {"none": 2 * (self.epochs + 1), "labels": 2, "both": 0}[self.protect]
 
     def check(self) -> None:
         """Refuse parameters that cannot be used."""
         super().check()
         switches_of(self.variant, self.switches)
+        if self.label_epsilon is not None and self.protect != "none":
+            raise ConfigError(
+                "The label_epsilon parameter of RISA needs protect='none': otherwise nothing that "
+                f"depends on labels is shown. Got protect={self.protect!r} instead."
+            )
         if not self.hidden:
             raise ConfigError("The hidden parameter of RISA must name at least one layer.")
 
@@ -188,7 +234,8 @@ class RISA(Estimator):
         import torch
 
         self.check()
-        parties = fed.roles(label[0]).data_holders
+        roles = fed.roles(label[0])
+        parties = roles.data_holders
         check_labels(fed.tables, parties, target=label)
         for party in parties:
             self._recipe(party)
@@ -196,7 +243,8 @@ class RISA(Estimator):
         threads = max(1, torch.get_num_threads() // len(parties))
         play = partial(replace(self).learn, label=label, weighted=weights is not None)
         keeping = fed.keeping(state, on_event)
-        self.shares_ = keeping.play(partial(play, threads=threads), parties=parties)
+        shares = keeping.play(partial(play, threads=threads), parties=self._players(roles))
+        self.shares_ = {party: share for party, share in shares.items() if share is not None}
         self.label_ = label
         return self
 
@@ -210,11 +258,11 @@ class RISA(Estimator):
         self.check_fitted()
         roles = fed.roles(self.label_[0])
         offline = self.find_offline(roles.data_holders, offline, rows)
-        parties = [party for party in roles.data_holders if party not in offline]
+        parties = self._players(roles.without(offline))
         model = replace(self)  # without the shares: each party is given its own
         opinions = fed.play(
             partial(model.answer, label=self.label_, rows=rows, offline=offline),
-            own={party: {"share": self.shares_[party]} for party in parties},
+            own={p: {"share": share} for p, share in self.shares_.items() if p in parties},
             parties=parties,
         )
         return np.asarray(opinions[self.label_[0]])
@@ -295,8 +343,8 @@ class RISA(Estimator):
         """
         if weighted:
             raise ConfigError("RISA takes no row weights: it weighs rows by itself.")
-        part = site.part(label)
-        if part is None:
+        part, roles = site.part(label), site.roles(label[0])
+        if site.me not in self._players(roles):
             return None
         need_torch("RISA")
         step = f"train {self.name}"
@@ -304,7 +352,7 @@ class RISA(Estimator):
             share = self.train(
                 channel,
                 part,
-                roles=site.roles(label[0]),
+                roles=roles,
                 rng=site.private_rng("RISA"),
                 kept=site.checkpoints(self.name),
                 tell=lambda epoch: site.tell(step, f"epoch {epoch}", epoch, self.epochs),
@@ -332,21 +380,28 @@ class RISA(Estimator):
         tell: Callable[[int], None] | None = None,
     ) -> ModelShare | None:
         """One party's side of training; ``tell`` hears at the label holder of each epoch."""
-        if part is None:
-            return None
-        from vfsl.evidence import protocol
+        from vfsl.evidence import protected, protocol
 
+        rng = np.random.default_rng() if rng is None else rng
+        if self.protect != "none":
+            protected.check_scheme(roles)
+        if part is None:
+            speaks = self._within(channel)
+            protected.deal_training(speaks, roles, rng, self._blurring())
+            return None
         check_overlap(roles.data_holders, len(part.rows))
         if not part.table.features:
             raise DataError(f"Party {channel.me!r} has no columns to learn from.")
         side = self._side(channel, part, roles)
-        rng = np.random.default_rng() if rng is None else rng
         facts = (settings_of(self), asdict(side.course.switches), repr(side.recipe))
         epochs = kept.within("epochs", *facts, rng.bit_generator.state)
-        if channel.me != roles.label_holder:
+        if channel.me == roles.label_holder:
+            lead = protocol.lead_training if self.protect == "none" else protected.lead_training
+            share = lead(side, roles, rng, epochs, self.own_labels, tell)
+        elif self.protect == "none":
             share = protocol.follow_training(side, roles, rng, epochs)
         else:
-            share = protocol.lead_training(side, roles, rng, epochs, self.own_labels, tell)
+            share = protected.follow_training(side, roles, rng, epochs, self.features)
         kept.clear()
         return share
 
@@ -366,13 +421,12 @@ class RISA(Estimator):
         ``rows`` and ``offline`` are those of `predict_proba`; ``places`` do not matter, since no
         opinions of training rows are kept.
         """
-        part = site.part(label)
-        if part is None or site.me in offline:
+        part, roles = site.part(label), site.roles(label[0]).without(offline)
+        if site.me not in self._players(roles):
             return None
         absent = self._switches(label[0]).absent
         settings = {"model": self.name, "rows": rows, "offline": list(offline), "absent": absent}
         with site.records(f"predict {self.name}", channel, settings) as outcome:
-            roles = site.roles(label[0])
             opinions = self.score_rows(
                 channel, part, share, roles=roles, rows=rows, offline=offline
             )
@@ -392,16 +446,24 @@ class RISA(Estimator):
         offline: Sequence[str] = (),
     ) -> Array | None:
         """One party's side of scoring; the opinions of rows at the label holder, None elsewhere."""
-        if part is None or share is None:
-            return None
         need_torch("RISA")
-        from vfsl.evidence import protocol
+        from vfsl.evidence import protected, protocol
 
+        open_way = self.protect == "none"
+        if not open_way:
+            protected.check_scheme(roles)
+        if part is None or share is None:
+            if channel.me == roles.key_holder:
+                protected.deal_heads(self._within(channel), roles, self._blurring())
+            return None
         side = self._side(channel, part, roles)
         if channel.me != roles.label_holder:
-            protocol.say_opinions(side, share, roles)
+            (protocol.say_opinions if open_way else protected.say_head)(side, share, roles)
             return None
-        return protocol.fuse_opinions(side, share, offline)[_places(part, rows)]
+        hear = partial(protocol.hear_opinion, side)
+        if not open_way:
+            hear = partial(protected.hear_head, side, share, roles)
+        return protocol.fuse_opinions(side, share, hear, offline)[_places(part, rows)]
 
     def answer_all(
         self,
@@ -462,9 +524,25 @@ class RISA(Estimator):
     def _side(self, channel: Channel, part: Part, roles: Roles) -> Side:
         from vfsl.evidence import protocol
 
-        channel = channel.within(self.name, protocol.DISCLOSURES)
-        course = self._course(roles.label_holder)
-        return protocol.Side(channel, part, self._recipe(channel.me), course)
+        course, recipe = self._course(roles.label_holder), self._recipe(channel.me)
+        return protocol.Side(self._within(channel), part, recipe, course, self._blurring())
+
+    def _within(self, channel: Channel) -> Channel:
+        """The channel, speaking what the level of protection says."""
+        from vfsl.evidence import protected, protocol
+
+        way = protocol if self.protect == "none" else protected
+        return channel.within(self.name, way.DISCLOSURES)
+
+    def _players(self, roles: Roles) -> tuple[str, ...]:
+        """Who takes part; the dealer where somebody's head is asked."""
+        dealt = self.protect != "none" and roles.feature_holders
+        return roles.everyone if dealt else roles.data_holders
+
+    def _blurring(self) -> Blurring | None:
+        from vfsl.evidence.blurring import Blurring
+
+        return Blurring(self.evidence_noise) if self.protect == "both" else None
 
     def _course(self, label_holder: str) -> Course:
         from vfsl.evidence.course import Course

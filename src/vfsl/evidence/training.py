@@ -32,8 +32,8 @@ def receive_floats(channel: Channel, sender: str, name: str, shape: tuple[int, .
 class Remote:
     """A party's network elsewhere; it says "scores" or "evidence" where it was last ordered to."""
 
-    def __init__(self, party: str, says: str, classes: int) -> None:
-        self._party, self._says, self._classes = party, says, classes
+    def __init__(self, party: str, says: str, classes: int, noisy: bool = False) -> None:
+        self._party, self._says, self._classes, self._noisy = party, says, classes, noisy
         self.here: Channel
         self._sizes: list[int] = []
 
@@ -48,7 +48,9 @@ class Remote:
 
     def learn(self, gradient: Floats) -> None:
         what = f"gradient of {self._says}"
-        self.here.release(self._party, what, gradient.size, about="label")
+        # Of randomised labels these tell nothing beyond what their release was charged.
+        new = 0 if self._noisy else None
+        self.here.release(self._party, what, gradient.size, about="label", new=new)
         self.here.send(self._party, what, gradient)
 
     def answer(self, rows: Numbers, with_fill: bool) -> Floats:

@@ -75,7 +75,6 @@ _RISA = """
 [[steps]]                  # 6: RISA: all rows of both, trusting only what is reliable
 do = "train"
 model = "risa"
-accept = ["label-disclosure"]   # its gradients tell the bank the outcomes that it trains on
 label = ["shop", "defaulted"]
 epochs = 15
 """

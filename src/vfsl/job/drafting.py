@@ -258,7 +258,6 @@ def _steps(draft: Draft) -> list[str]:
         parts.append(_step("train", *again, *more, active=_can_complete(draft, given, missing)))
     risa = [
         'model = "risa"           # all rows of all parties; needs PyTorch',
-        'accept = ["label-disclosure"]  # it tells the others the labels of the rows they train on',
         label,
     ]
     parts.append(_step("train", *risa, active=False))

@@ -280,14 +280,17 @@ class TrainStep(Step):
                 f".rows must be 'common' with model = {self.model!r}, which takes no row weights. "
                 f"Got {self.rows!r} instead"
             )
-        _check_method(self.estimator().check)
-        if kind.discloses_labels != (LABEL_DISCLOSURE in self.accept):
-            telling = [name for name in models() if ESTIMATORS.find(name).discloses_labels]
+        model = self.estimator()
+        _check_method(model.check)
+        if model.discloses_labels and LABEL_DISCLOSURE not in self.accept:
             raise ValueError(
-                f".accept must be ['label-disclosure'] with model = "
-                f"{' or '.join(map(repr, telling))}, which tells the other parties the labels of "
-                "the rows that they train on, and with no other model. Got "
-                f"model = {self.model!r} with {list(self.accept)} instead"
+                f".accept must be ['label-disclosure'] with model = {self.model!r} and protect = "
+                "'none', which tells the other parties the labels of the rows that they train on"
+            )
+        if self.accept and not model.discloses_labels:
+            raise ValueError(
+                f".accept must be left out with model = {self.model!r} unless it has "
+                "protect = 'none': it tells nobody labels"
             )
         return self
 

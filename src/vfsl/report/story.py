@@ -144,12 +144,18 @@ def collect_cautions(run: Run) -> list[str]:
             "This run used the scheme “plain”: what is called ciphertext was not encrypted. Use it "
             "only to try things out on one machine."
         )
-    if any(step["name"] == "train risa" for step in run["steps"]):
+    if any(_tells_labels(step) for step in run["steps"]):
         found.append(
             "This run trained RISA, whose gradients tell the other parties the labels of the rows "
             "that they train on."
         )
     return found
+
+
+def _tells_labels(step: Mapping[str, Any]) -> bool:
+    settings = step["settings"]  # of a run of earlier releases they know no protection
+    exact = settings.get("label_epsilon") is None
+    return step["name"] == "train risa" and settings.get("protect", "none") == "none" and exact
 
 
 def is_plain(run: Run) -> bool:

@@ -39,6 +39,7 @@ _CONSTANT = 16
 _SQUARED_BITS = 16  # of weights that are squared, at most
 _STEPS = 4  # of a power of two, in norms of rows
 _MOST_BITS = 40
+_BLUR_ROOM = 256  # for noise of several times the norm, and to compare with a limit
 
 
 @dataclass(frozen=True)
@@ -180,18 +181,20 @@ def open_shared_scores(
     state: Mapping[str, Any],
     accuracy: Accuracy,
     label_holder: str,
+    *,
+    blur: Blur | None = None,
 ) -> Floats | None:
     """The total score of each row, at the label holder.
 
     ``columns`` are this party's, with the constant one at the label holder; ``state`` is what it
-    kept of the training.
+    kept of the training. All parties say whether scores are blurred.
     """
     own: dict[str, int] = {}
     cells = None
     if columns is not None:
         cells = find_cells(columns, np.asarray(state["back"]), session.me == label_holder)
-        reach = max(find_reach(cells), state["reach"])
-        own = {"rows": len(cells), "columns": cells.shape[1], "reach": reach}
+        furthest = max(find_reach(cells), state["reach"])
+        own = {"rows": len(cells), "columns": cells.shape[1], "reach": furthest}
         own |= {"models": state["models"], "power": state["power"] - LOWEST}
     sizes = session.agree(own)
     facts, parties = sizes[label_holder], session.parties
@@ -200,7 +203,8 @@ def open_shared_scores(
     total = 1 + sum(sizes[party]["columns"] for party in parties)
     bits = ScoreBits.choose(accuracy, total, norm)
     squares = [4.0 ** (sizes[party]["reach"] / _STEPS) for party in parties]
-    width = bits.find_width(total, norm, math.sqrt(_CONSTANT**2 + sum(squares)))
+    reach = math.sqrt(_CONSTANT**2 + sum(squares))
+    width = bits.find_width(total, norm, reach if blur is None else reach * _BLUR_ROOM)
     shapes = {party: (rows, sizes[party]["columns"]) for party in parties}
     mine = {} if cells is None else {session.me: encode(cells, bits.cells)}
     sent = session.privates(mine, shapes, width)
@@ -210,8 +214,42 @@ def open_shared_scores(
         [(sent[party], pieces[party][: shapes[party][1]]) for party in parties]
     )
     constant = (accuracy.spread << bits.cells) * pieces[label_holder][-1:]
-    opened = (scores + constant).open(label_holder, name="total scores", about=("columns",))
-    return None if opened is None else decode(opened, bits.cells + bits.weights)
+    scores, behind = scores + constant, bits.cells + bits.weights
+    if blur is not None:
+        unit = 2.0 ** ((sizes[blur.owner]["power"] + LOWEST) / 2) / math.sqrt(models)
+        scores = blur_scores(session, scores, blur, unit * 2.0**behind)
+    about = ("columns",) if blur is None else ()  # blurred ones were released as such
+    opened = scores.open(label_holder, name="total scores", about=about)
+    return None if opened is None else decode(opened, behind)
+
+
+@dataclass(frozen=True, eq=False)
+class Blur:
+    """Scores that are kept within a limit and get one feature holder's noise.
+
+    Both are in units of the norm of all weights over √models, which bounds the root mean square of
+    scores: white columns have second moments of at most 1.
+
+    Attributes
+    ----------
+    owner : str
+    limit : float
+    noise : array (rows, models) or None
+        At its owner only.
+    """
+
+    owner: str
+    limit: float
+    noise: Floats | None = None
+
+
+def blur_scores(session: Session, scores: Shared, blur: Blur, scale: float) -> Shared:
+    """Shares of min(max(score, −limit), limit) + noise; ``scale`` is what one unit is there."""
+    limit = round(blur.limit * scale)
+    above, below = (-one for one in cut_all([Cut.sign(limit - scores), Cut.sign(scores + limit)]))
+    held = scores + above * (limit - scores) - below * (scores + limit)
+    noise = None if blur.noise is None else np.rint(blur.noise * scale).astype(np.int64)
+    return held + session.share(blur.owner, noise, scores.shape, scores.width)
 
 
 def _read_pieces(
