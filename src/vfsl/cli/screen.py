@@ -51,12 +51,18 @@ def print_summary(fed: Federation, folder: Path) -> None:
 
 def told_lines(step: Mapping[str, Any]) -> list[str]:
     """An evaluation: its headline, the answers, and the figures of each model."""
+    from vfsl.report.figures import tell_figure
+
     details = step["details"]
     lines = [str(details["verdict"]), ""]
     lines += [f"- {one['text']}" for one in details.get("questions") or []]
     rows = details.get("test rows", 0)
     lines += ["", f"On {rows:,} held-out rows, with {step['settings']['level']:.0%} intervals:"]
-    return lines + [f"  {line}" for line in judged_lines(details["metrics"])]
+    lines += [f"  {line}" for line in judged_lines(details["metrics"])]
+    figures = details.get("figures") or {}
+    return lines + [
+        f"  {line}" for name, one in figures.items() if (line := tell_figure(name, one))
+    ]
 
 
 def judged_lines(metrics: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -30,6 +30,7 @@ from vfsl.store import Checkpoints
 from vfsl.values import Array, Floats
 
 NOTHING_KEPT = Checkpoints(None)
+THRESHOLD = "threshold"  # in the label holder's share: from where on the second class is predicted
 
 # What a step reveals or delivers beyond the defaults: its kind, and its name in party.toml.
 Ask = tuple[Literal["disclosure", "output"], str]
@@ -263,6 +264,12 @@ class Estimator(ABC):
         return np.asarray(self.held_share.state["classes"])
 
     @property
+    def threshold_(self) -> float | None:
+        """From which probability on the second class is predicted; None: where it is likelier."""
+        kept = self.held_share.state.get(THRESHOLD)
+        return None if kept is None else float(kept["value"])
+
+    @property
     def n_rounds_(self) -> int:
         return len(self.held_share.rounds)
 
@@ -455,7 +462,14 @@ class Estimator(ABC):
         classes, chances = np.asarray(share.state["classes"]), self.to_probabilities(share, scores)
         if len(classes) == 2 and scores.shape[1] > 1:
             return np.asarray(classes[(chances > 0.5).astype(int)])
-        return np.asarray(classes[chances.argmax(axis=1)])
+        return self.pick_classes(share, chances)
+
+    def pick_classes(self, share: ModelShare, chances: Array) -> Array:
+        """The most probable class of each row, or by the threshold that the share has."""
+        classes, kept = np.asarray(share.state["classes"]), share.state.get(THRESHOLD)
+        if kept is None:
+            return np.asarray(classes[chances.argmax(axis=1)])
+        return np.asarray(classes[(chances[:, 1] >= kept["value"]).astype(int)])
 
     def interpret(self, site: Site, share: ModelShare, scores: Array) -> Answer:
         """What the scores of a site's aligned rows mean."""

@@ -441,8 +441,7 @@ class RISA(Estimator):
 
     def to_predictions(self, share: ModelShare, scores: Array) -> Array:
         """The most probable classes."""
-        classes = np.asarray(share.state["classes"])
-        return np.asarray(classes[self.to_probabilities(share, scores).argmax(axis=1)])
+        return self.pick_classes(share, self.to_probabilities(share, scores))
 
     # ---- internals ----------------------------------------------------------------------------
 

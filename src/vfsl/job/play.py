@@ -23,10 +23,17 @@ from vfsl.errors import ConfigError
 from vfsl.estimators import XGB, Answer, Estimator, load_share, save_page, save_share
 from vfsl.estimators.trees import TreeModel
 from vfsl.job.completion_files import write_advice, write_completion
-from vfsl.job.evaluate import judge, judge_ranking
+from vfsl.job.evaluate import Cut, judge, judge_ranking, write_figures
 from vfsl.job.judging import measure_answer, measures_for
 from vfsl.job.steps import AlignStep, CompleteTerms, EvaluateStep, PuTerms, Step, TrainStep
 from vfsl.job.verdict import Question, Way
+from vfsl.model_selection.figures import is_positive
+from vfsl.model_selection.thresholds import (
+    Rule,
+    check_two_classes,
+    fit_threshold,
+    tell_threshold,
+)
 from vfsl.parts import ModelShare, Part, labels_of
 from vfsl.pu import deliver_side, raw_scores_of, reliable_of, scores_of
 from vfsl.site import Site
@@ -176,7 +183,8 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
     elif model.knows_training_scores and site.test is None:
         places = np.zeros(0, dtype=np.int64)  # the key holder, too, knows that no row is new
     path = _results(site) / f"predictions-{site.number}.csv"
-    predict_to_file(site, channel.within("predict"), model, label, path, share, places, True)
+    talk = channel.within("predict")
+    predict_to_file(site, talk, model, label, path, share, places, True, rule=step.rule)
     for outcome in site.outcomes[before:]:
         outcome.settings = {**outcome.settings, "name": step.place.name, "rows": step.way.rows}
 
@@ -192,26 +200,50 @@ def predict_to_file(
     fresh: bool = False,
     rows: str = "overlap",
     offline: Sequence[str] = (),
+    rule: Rule | None = None,
 ) -> None:
     """Predict the aligned rows, and write them with their ids at the label holder.
 
     ``fresh`` says that the model was trained in this run, on the rows that are not held out;
-    ``rows`` and ``offline`` are those of `Estimator.decision_function`.
+    ``rows`` and ``offline`` are those of `Estimator.decision_function`. A ``rule`` chooses the
+    model's threshold first, on held-out rows if there are any.
     """
     if not _takes_part(site, model.scores_need_key_holder):
         return
     answer = model.answer_all(
         site, channel, label, share=share, places=places, rows=rows, offline=offline
     )
-    if answer is None:
+    if answer is None or share is None:
         return
     table = site.own_table().take(answer.rows)
     named = table.to_frame()[list(table.id_columns)]
     kinds = name_rows(site, answer, label, trained=model.uses_all_rows if fresh else None)
-    write_table(named.assign(**_name_columns(answer, label[1], kinds)), path)
+    target = labels_of(site.own_table(), label[1], answer.rows)
+    if rule is not None:
+        share = _fit_threshold(share, rule, answer, target, kinds)
+        save_share(share, _pages(site), f"model-{site.number}")
+    predicted = answer.values
+    if answer.classes is not None:
+        predicted = model.pick_classes(share, answer.values)
+    write_table(named.assign(**_name_columns(answer, predicted, label[1], kinds)), path)
     if fresh:
-        target = labels_of(site.own_table(), label[1], answer.rows)
         site.outcomes[-1].metrics = measure_rows(answer, target, kinds)
+    told = tell_threshold(share, label[1])
+    site.outcomes[-1].notes = (*site.outcomes[-1].notes, *([told] if told else []))
+
+
+def _fit_threshold(
+    share: ModelShare, rule: Rule, answer: Answer, target: Array, kinds: Array
+) -> ModelShare:
+    """The share with a threshold that held-out rows choose; training rows where none are."""
+    classes = answer.classes
+    check_two_classes(classes)
+    known = ~pd.isna(target)
+    which = HELD_OUT if (known & (kinds == HELD_OUT)).any() else TRAINING
+    chosen = known & (kinds == which)
+    positive = is_positive(target[chosen], np.asarray(classes))
+    scores = answer.values[chosen, 1]
+    return fit_threshold(share, rule, positive, scores, len(answer.rows), f"{which} rows")
 
 
 def explain_to_file(
@@ -236,19 +268,18 @@ def explain_to_file(
     write_table(pd.concat([ids, frame.add_prefix("adds ")], axis=1), folder / site.me / name)
 
 
-def _name_columns(answer: Answer, column: str, rows: Array) -> dict[str, Array]:
-    """Columns of a predictions file: probability, the most probable class, and which rows.
+def _name_columns(answer: Answer, predicted: Array, column: str, rows: Array) -> dict[str, Array]:
+    """Columns of a predictions file: probability, what is predicted, and which rows.
 
     The probability is that of the second of two classes, or that of the predicted one of several,
     which all have columns of their own.
     """
     if answer.classes is None:
-        return {"predicted": answer.values, "rows": rows, **answer.more}
-    most = answer.values.argmax(axis=1)
+        return {"predicted": predicted, "rows": rows, **answer.more}
     several = len(answer.classes) > 2
     found = {
         "probability": answer.values.max(axis=1) if several else answer.values[:, 1],
-        "predicted": answer.classes[most],
+        "predicted": predicted,
         "rows": rows,
     }
     each = zip(answer.classes, answer.values.T, strict=True)
@@ -317,6 +348,7 @@ def play_evaluate(step: EvaluateStep, site: Site, channel: Channel) -> None:
     testing = rows.for_testing(site)
     by_label: dict[tuple[str, str], dict[str, Answer]] = {}
     ways: dict[str, Way] = {}
+    cuts: dict[str, Cut] = {}
     for number, trained in step.place.trained.items():
         if step.models is not None and number not in step.models:
             continue
@@ -336,6 +368,7 @@ def play_evaluate(step: EvaluateStep, site: Site, channel: Channel) -> None:
                 name = trained.place.name
                 name += f" without {' and '.join(offline)}" if offline else ""
                 by_label.setdefault(label, {})[name] = model.interpret(testing, share, scores)
+                cuts[name] = Cut.of(share)
                 if not offline:
                     ways[name] = trained.way
         for outcome in site.outcomes[before:]:
@@ -346,8 +379,10 @@ def play_evaluate(step: EvaluateStep, site: Site, channel: Channel) -> None:
             }
             outcome.metrics = {}  # the evaluation has them, with bounds
     for place, (label, answers) in enumerate(by_label.items()):
-        page = _judge(step, site, channel.within(f"label {place + 1}"), label, answers, ways)
+        here = channel.within(f"label {place + 1}")
+        page = _judge(step, site, here, label, answers, ways, cuts)
         suffix = f"{site.number}" if not place else f"{site.number}-{place + 1}"
+        write_figures(page["figures"], _results(site), suffix)
         store.write_json(_results(site) / f"metrics-{suffix}.json", page)
 
 
@@ -358,6 +393,7 @@ def _judge(
     label: tuple[str, str],
     answers: Mapping[str, Answer],
     ways: Mapping[str, Way],
+    cuts: Mapping[str, Cut],
 ) -> dict[str, Any]:
     """The label holder's own work: metrics of all models of one label, and a verdict."""
     settings = {"label": list(label), "bootstrap": step.bootstrap, "level": step.level}
@@ -377,6 +413,8 @@ def _judge(
             rng,
             {name: ways[name] for name in answers if name in ways},
             tell,
+            cuts,
+            step.bands,
         )
         found = _judge_ranking(step, site, label, rng)
         if found is not None:
@@ -386,8 +424,12 @@ def _judge(
             for line in page["metrics"]
         }
         outcome.notes = (page["verdict"],)
-        names = ("metrics", "gains", "questions", "verdict", "tone", "test rows")
+        names = ("metrics", "gains", "questions", "verdict", "tone", "test rows", "classes")
         outcome.details = {name: page[name] for name in names}
+        outcome.details["figures"] = {  # a line of thresholds may stand for a single row
+            name: {key: value for key, value in one.items() if key != "thresholds"}
+            for name, one in page["figures"].items()
+        }
     return page
 
 

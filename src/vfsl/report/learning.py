@@ -225,6 +225,7 @@ def describe_training(steps: Sequence[Step]) -> Section | None:
         if said:
             blocks.append(Text(f"{said[:1].upper()}{said[1:]}."))
         blocks += _list_notes(step)
+        blocks += [block for later in predictions[:1] for block in _list_notes(later)]
     lead = "How the models learned. Scores on training rows flatter; the next section does not."
     return Section("training", "Training", lead, blocks)
 
