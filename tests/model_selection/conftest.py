@@ -8,12 +8,13 @@ import vfsl
 from vfsl.align import RowPlan, RowShare
 
 
-def make_fed(rows=240, seed=0, scheme="plain"):
+def make_fed(rows=240, seed=0, scheme="plain", unknown=0):
     """Two parties, aligned row by row; labels: two classes ``bad``, numbers ``amount``."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, 4))
     score = x @ [1.5, -1.0, 1.2, 0.8]
     bad = np.where(rng.random(rows) < 1 / (1 + np.exp(-score)), "yes", "no")
+    bad = np.where(np.arange(rows) < unknown, None, bad.astype(object))
     ids = [f"p{place}" for place in range(rows)]
     a = {"id": ids, "income": 3e4 + 8e3 * x[:, 0], "age": 40 + 9 * x[:, 1], "bad": bad}
     b = {"id": ids, "basket": 50 + 9 * x[:, 2], "visits": 20 + 5 * x[:, 3]}

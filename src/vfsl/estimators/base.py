@@ -23,7 +23,7 @@ from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.errors import ConfigError, DataError
 from vfsl.federation import Federation
-from vfsl.params import check_params, settings_of
+from vfsl.params import Settable, check_params, settings_of
 from vfsl.parts import ModelShare, Part, Roles, Rows, places_in_training, scores_with_kept
 from vfsl.site import Site
 from vfsl.store import Checkpoints
@@ -58,7 +58,7 @@ class Answer:
     more: Mapping[str, Array] = field(default_factory=dict)
 
 
-class Estimator(ABC):
+class Estimator(Settable, ABC):
     """A model of one party's label, trained and asked together with other parties.
 
     Attributes
@@ -244,14 +244,36 @@ class Estimator(ABC):
             self.held_share, self.decision_function(fed, offline=offline, rows=rows)
         )
 
-    def score(self, fed: Federation) -> float:
-        """Accuracy, or R² of numbers, on the aligned rows whose label is known."""
-        found = self.predict(fed)
-        target = np.asarray(fed.parts(self.label_)[self.label_[0]].target)
+    def score(
+        self, fed: Federation, *, offline: Sequence[str] = (), rows: str = "overlap"
+    ) -> float:
+        """Accuracy, or R² of numbers, of `predict` on the rows whose label is known.
+
+        It means this for every model. ``offline`` and ``rows`` are those of `decision_function`.
+        """
+        part = fed.parts(self.label_)[self.label_[0]]
+        target = np.asarray(part.target)
+        if rows == "all":
+            every = np.concatenate([target, np.asarray(part.rest_target)])
+            target = every[np.argsort(part.all_rows)]
+        return self.rate(self.predict(fed, offline=offline, rows=rows), target)
+
+    def rate(self, predictions: Array, target: Array) -> float:
+        """Accuracy, or R² of numbers, of predictions of rows whose label is known."""
         known = ~pd.isna(target)
+        if not known.any():
+            raise DataError("There is no row with a known label to score.")
+        truth = np.asarray(target[known].tolist())
         if self.predicts == "numbers":
-            return float(r2_score(target[known].astype(np.float64), found[known]))
-        return float((found[known] == np.asarray(target[known].tolist())).mean())
+            return float(r2_score(truth.astype(np.float64), predictions[known]))
+        classes = self.held_share.state["classes"]
+        strange = int((~np.isin(truth, classes)).sum())
+        if strange:
+            raise DataError(
+                f"{strange} labels of party {self.label_[0]!r} are not among the {len(classes)} "
+                "classes of training."
+            )
+        return float((predictions[known] == truth).mean())
 
     @property
     def held_share(self) -> ModelShare:

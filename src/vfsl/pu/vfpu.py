@@ -28,7 +28,7 @@ from vfsl.data import check_labels
 from vfsl.errors import ConfigError
 from vfsl.estimators.base import Ask, Estimator
 from vfsl.federation import Federation
-from vfsl.params import check_params, documented, param, settings_of
+from vfsl.params import Settable, check_params, documented, param, settings_of
 from vfsl.parts import ModelShare, Part, Roles, places_in_training, scores_with_kept
 from vfsl.progress import OnEvent
 from vfsl.pu import bases
@@ -63,7 +63,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 @documented
 @dataclass
-class VFPU:
+class VFPU(Settable):
     """Find reliable positives among unlabelled rows whose columns are spread over parties.
 
     Attributes
