@@ -125,3 +125,23 @@ def test_a_threshold_that_cannot_be_is_one_sentence(
     assert words in printed
     assert len(printed.strip().splitlines()) == 1
     assert not (folder / "run").exists()
+
+
+def test_owners_get_files_of_their_columns_and_the_console_says_so(folder, monkeypatch, capsys):
+    assert train(folder, monkeypatch, "--weights", "own") == 0
+    assert "Coefficients of its own columns are in the folder of A (" in capsys.readouterr().out
+    for party, names in (("A", ["age", "intercept"]), ("B", ["visits", "basket"])):
+        found = pd.read_csv(folder / f"run/parties/{party}/coefficients-2.csv")
+        assert found["column"].tolist() == names
+    assert "Coefficients of its own columns" in (folder / "run/report.html").read_text()
+    (folder / "run").rename(folder / "own")
+    assert train(folder, monkeypatch) == 0
+    assert "weights stay shared, so nobody has coefficients" in capsys.readouterr().out
+    assert not list((folder / "run").rglob("coefficients*"))
+    (folder / "run").rename(folder / "shared")
+    assert train(folder, monkeypatch, "--n-estimators", "3", model="gbdt") == 0
+    assert "Importance by party: A " in capsys.readouterr().out
+    rated = pd.read_csv(folder / "run/parties/A/parties-2.csv")
+    assert rated["importance"].sum() == pytest.approx(1)
+    found = pd.read_csv(folder / "run/parties/B/importances-2.csv")
+    assert set(found["column"]) == {"visits", "basket"}

@@ -31,7 +31,7 @@ def complain(text: str) -> None:
 def print_summary(fed: Federation, folder: Path) -> None:
     """What came of it, first; then a line for each step, and where the results are."""
     from vfsl.report import summarise
-    from vfsl.report.telling import tell_notes, tell_step
+    from vfsl.report.telling import tell_columns, tell_notes, tell_step
 
     steps = summarise([fed.record])["runs"][0]["steps"]
     for step in steps:
@@ -43,6 +43,8 @@ def print_summary(fed: Federation, folder: Path) -> None:
         line = tell_step(step, steps)
         if line:
             say(line)
+        for text in tell_columns(step):
+            say(f"  {text}")
         for note in tell_notes(step):
             say(f"  note: {note}")
     say(f"Results: {folder}")

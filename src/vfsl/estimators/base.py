@@ -534,6 +534,17 @@ class Estimator(Settable, ABC):
         ranked = np.clip(scores, 0.0, 1.0) if self.scores_are == "probability" else scores
         return {"auc": float(roc_auc_score(positive, ranked[:, 0]))}
 
+    def tell_columns(self, share: ModelShare) -> tuple[str, pd.DataFrame | None]:
+        """What a party's share says of its own columns: what that is called, and a table of it.
+
+        Where there is none, a sentence says why; nothing by default.
+        """
+        return "", None
+
+    def rate_parties(self, share: ModelShare) -> dict[str, float]:
+        """How much each party's columns matter, adding up to 1, where the label holder knows it."""
+        return {}
+
     def training_metrics(self, share: ModelShare) -> dict[str, float]:
         """What the label holder knows of the model's quality from training alone."""
         return {}

@@ -174,6 +174,7 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
     if share is not None:
         save_share(share, _pages(site), name)
         save_page(model, label, site.roles(label[0]).data_holders, _pages(site), name)
+        _tell_columns(site, model, share)
     places = None
     if model.knows_training_scores and site.standing.rows is not None:
         # Nobody is asked for rows whose scores the training has shown.
@@ -187,6 +188,26 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
     predict_to_file(site, talk, model, label, path, share, places, True, rule=step.rule)
     for outcome in site.outcomes[before:]:
         outcome.settings = {**outcome.settings, "name": step.place.name, "rows": step.way.rows}
+
+
+def _tell_columns(site: Site, model: Estimator, share: ModelShare) -> None:
+    """What a party learned of its own columns goes to its file; the record says that it is there.
+
+    Names of categories may tell of single rows, so the record has none.
+    """
+    told, table = model.tell_columns(share)
+    details: dict[str, Any] = {}
+    if table is not None:
+        name = f"{told}-{site.number}.csv"
+        write_table(table.reset_index(), _results(site) / name)
+        details[f"file of {site.me}"] = name
+    elif told:
+        details["no columns"] = told
+    if rated := model.rate_parties(share):
+        frame = pd.DataFrame({"party": list(rated), "importance": list(rated.values())})
+        write_table(frame, _results(site) / f"parties-{site.number}.csv")
+        details["importance of parties"] = rated
+    site.outcomes[-1].details = {**site.outcomes[-1].details, **details}
 
 
 def predict_to_file(

@@ -36,7 +36,7 @@ class GridSearch(Settable):
     best_estimator_ : Estimator
         With the best settings, trained on all rows.
     results_ : DataFrame
-        A line per combination, the best one first: its settings, mean and deviation of each measure.
+        A line per combination, the best one first: settings, mean and deviation of measures.
     """
 
     model: Estimator = param(None, "What to find settings for.", option=False)
