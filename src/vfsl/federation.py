@@ -393,11 +393,11 @@ class Federation:
         other.plan = plan
         return other
 
-    def branch(self, *, quiet: bool = False) -> Federation:
+    def apart(self, *, quiet: bool = False) -> Federation:
         """A federation with the same rows whose steps stand in a record of their own.
 
-        Its parties go on with private draws of their own, so that several branches can run at the
-        same time. `adopt` takes their steps over.
+        Its parties go on with private draws of their own, so that several can run at the same
+        time. `adopt` takes their steps over.
 
         Parameters
         ----------

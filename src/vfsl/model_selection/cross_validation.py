@@ -126,7 +126,7 @@ def validate_all(
     shares = {party: one for party, one in drawn.items() if one is not None}
     workers = effective_n_jobs(n_jobs)
     tasks = [
-        _Task(fed.branch(quiet=workers > 1), clone(model), label, shares, fold)
+        _Task(fed.apart(quiet=workers > 1), clone(model), label, shares, fold)
         for model in models
         for fold in range(folds)
     ]
