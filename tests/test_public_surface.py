@@ -15,6 +15,7 @@ def test_public_names():
         "datasets",
         "estimators",
         "evidence",
+        "model_selection",
         "pu",
         "report",
         "simulate",

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vfsl import completion, datasets, estimators, evidence, pu, report
+    from vfsl import completion, datasets, estimators, evidence, model_selection, pu, report
     from vfsl.completion.fedpsg import FedPSG
     from vfsl.evidence import RISA
     from vfsl.federation import Federation, simulate
     from vfsl.pu import VFPU
 
 # Loaded on first use, so that worker processes, which need none of it, start fast and small.
-_MODULES = ("completion", "datasets", "estimators", "evidence", "pu", "report")
+_MODULES = ("completion", "datasets", "estimators", "evidence", "model_selection", "pu", "report")
 _NAMES = {
     "Federation": "vfsl.federation",
     "FedPSG": "vfsl.completion.fedpsg",
@@ -32,6 +32,7 @@ __all__ = [
     "datasets",
     "estimators",
     "evidence",
+    "model_selection",
     "pu",
     "report",
     "simulate",
