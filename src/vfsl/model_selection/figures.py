@@ -68,7 +68,8 @@ def cut_bands(scores: Floats, count: int, least: int = LEAST) -> list[npt.NDArra
     ordered = scores[order]
     ends = np.append(np.flatnonzero(np.diff(ordered)) + 1, len(ordered))  # of equal scores
     wanted = max(len(scores) / count, least)
-    bands, start = [], 0
+    bands: list[npt.NDArray[np.int64]] = []
+    start = 0
     for end in ends.tolist():
         if end - start >= least and end >= (len(bands) + 1) * wanted - 0.5:
             bands.append(order[start:end])

@@ -70,7 +70,7 @@ class GridSearch(Settable):
             shown = one.measures.drop(columns="rows")
             if self.measure not in shown:
                 raise ConfigError(
-                    f"The measure parameter of GridSearch must be one of {', '.join(shown)} for "
+                    f"The measure parameter of GridSearch must be one of {', '.join(map(str, shown))} for "
                     f"this label. Got {self.measure!r} instead."
                 )
             means = {f"mean {name}": shown[name].mean() for name in shown}
@@ -80,7 +80,7 @@ class GridSearch(Settable):
         self.results_ = pd.DataFrame(lines).iloc[order].reset_index(drop=True)
         best = int(order[0])
         self.best_params_, self.best_score_ = dict(tried[best]), float(values[best])
-        self.best_estimator_ = clone(models[best]).fit(fed, label)
+        self.best_estimator_: Estimator = clone(models[best]).fit(fed, label)
         return self
 
     def predict(self, fed: Federation, **how: Any) -> Array:
