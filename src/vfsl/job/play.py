@@ -25,7 +25,15 @@ from vfsl.estimators.trees import TreeModel
 from vfsl.job.completion_files import write_advice, write_completion
 from vfsl.job.evaluate import Cut, judge, judge_ranking, write_figures
 from vfsl.job.judging import measure_answer, measures_for
-from vfsl.job.steps import AlignStep, CompleteTerms, EvaluateStep, PuTerms, Step, TrainStep
+from vfsl.job.steps import (
+    AlignStep,
+    CompleteTerms,
+    CountStep,
+    EvaluateStep,
+    PuTerms,
+    Step,
+    TrainStep,
+)
 from vfsl.job.verdict import Question, Way
 from vfsl.model_selection.figures import is_positive
 from vfsl.model_selection.thresholds import (
@@ -51,13 +59,21 @@ def play(step: Step, site: Site, channel: Channel) -> Any:
 def play_align(step: AlignStep, site: Site, channel: Channel) -> None:
     """Find the common rows, keep them, and hold rows out for testing."""
     parties = step.parties or step.place.parties
-    share = rows.align(site, channel.within("align"), parties, step.protocol)
+    share = rows.align(
+        site, channel.within("align"), parties, step.protocol, hide_sizes=step.hide_sizes
+    )
     if share is not None:
         if site.alignment.lasting:  # between organisations a party keeps its own part of the plan
             share.save(_results(site) / "plan", site.ids())
         write_aligned(site, _results(site))
     if site.test is not None:
         rows.hold_out(site, channel.within("hold out"), site.test)
+
+
+def play_count(step: CountStep, site: Site, channel: Channel) -> None:
+    """Count the common ids; the party's record has the number."""
+    parties = step.parties or step.place.parties
+    rows.count_common(site, channel.within("count"), parties, hide_sizes=step.hide_sizes)
 
 
 def write_aligned(site: Site, folder: Path) -> None:
@@ -500,6 +516,7 @@ def _completed(site: Site, number: int) -> Path:
 
 
 PLAYS: dict[str, Callable[[Any, Site, Channel], Any]] = {
+    "count": play_count,
     "align": play_align,
     "pu": play_pu,
     "complete": play_complete,

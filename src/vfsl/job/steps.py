@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from vfsl.align import PROTOCOLS
+from vfsl.align import PROTOCOLS, Alignment
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.completion.low_methods import read_low
 from vfsl.errors import ConfigError
@@ -32,7 +32,7 @@ from vfsl.model_selection.thresholds import Rule
 from vfsl.params import Param, find_mistake, params_of
 from vfsl.pu import VFPU
 
-STEPS = ("align", "pu", "complete", "train", "evaluate")
+STEPS = ("align", "pu", "complete", "train", "evaluate", "count")
 LABEL_DISCLOSURE = "label-disclosure"
 
 
@@ -151,6 +151,29 @@ class AlignStep(Step):
     do: Literal["align"]
     parties: list[str] | None = Field(default=None, description="Which parties; all by default.")
     protocol: ProtocolName = Field(default="ecdh", description="How ids are compared.")
+    hide_sizes: bool = Field(
+        default=False,
+        description="With the protocol aided: hide from the key holder how long lists are.",
+    )
+
+    @property
+    def named(self) -> list[str]:
+        return self.parties or []
+
+    @model_validator(mode="after")
+    def _fits_the_protocol(self) -> AlignStep:
+        _check_method(partial(Alignment, protocol=self.protocol, hide_sizes=self.hide_sizes))
+        return self
+
+
+class CountStep(Step):
+    """Count the common ids with the key holder's help; nobody learns which they are."""
+
+    do: Literal["count"]
+    parties: list[str] | None = Field(default=None, description="Which parties; all by default.")
+    hide_sizes: bool = Field(
+        default=False, description="Hide from the key holder how long lists are."
+    )
 
     @property
     def named(self) -> list[str]:
@@ -378,6 +401,7 @@ def _type_of(do: str, model: Any) -> type[Step]:
     if do == "train":
         return train_step(str(model))
     types: dict[str, type[Step]] = {
+        "count": CountStep,
         "align": AlignStep,
         "pu": PuStep,
         "complete": CompleteStep,
