@@ -69,9 +69,10 @@ class GridSearch(Settable):
         for settings, one in zip(tried, found, strict=True):
             shown = one.measures.drop(columns="rows")
             if self.measure not in shown:
+                known = ", ".join(map(str, shown))
                 raise ConfigError(
-                    f"The measure parameter of GridSearch must be one of {', '.join(map(str, shown))} for "
-                    f"this label. Got {self.measure!r} instead."
+                    f"The measure parameter of GridSearch must be one of {known} for this label. "
+                    f"Got {self.measure!r} instead."
                 )
             means = {f"mean {name}": shown[name].mean() for name in shown}
             lines.append({**settings, **means, **{f"std {n}": shown[n].std() for n in shown}})
