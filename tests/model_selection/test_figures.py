@@ -1,6 +1,7 @@
 """KS, Gini, bands, confusion and residuals, each against scipy or scikit-learn."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -37,7 +38,9 @@ def test_ks_is_that_of_scipy(rows):
         assert np.isnan(found)
         assert np.isnan(at)
         return
-    expected = ks_2samp(scores[positive], scores[~positive], method="asymp").statistic
+    with warnings.catch_warnings():  # of a p-value that scipy cannot compute for few rows
+        warnings.simplefilter("ignore", RuntimeWarning)
+        expected = ks_2samp(scores[positive], scores[~positive]).statistic
     assert found == pytest.approx(expected)
     apart = abs((scores[positive] <= at).mean() - (scores[~positive] <= at).mean())
     assert apart == pytest.approx(expected)
