@@ -82,6 +82,9 @@ class Estimator(Settable, ABC):
     uses_all_rows: ClassVar[bool] = False
     """Whether it trains on rows that only one party has, too."""
 
+    takes_weights: ClassVar[bool] = True
+    """Whether training rows may have weights."""
+
     discloses_labels: ClassVar[bool] = False
     """Whether other parties can read training labels, so that people must accept that."""
 
@@ -543,6 +546,14 @@ class Estimator(Settable, ABC):
 
     def rate_parties(self, share: ModelShare) -> dict[str, float]:
         """How much each party's columns matter, adding up to 1, where the label holder knows it."""
+        return {}
+
+    def list_tables(self, share: ModelShare) -> dict[str, pd.DataFrame]:
+        """What a party may read in its own share, as tables for its folder, by their names."""
+        return {}
+
+    def compare_rows(self, share: ModelShare, part: Part) -> dict[str, pd.DataFrame]:
+        """How a party's other rows differ from those of the training, as tables by their names."""
         return {}
 
     def training_metrics(self, share: ModelShare) -> dict[str, float]:

@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from vfsl.align import IdList, Limits, Normalise, RowPlan, RowShare
-from vfsl.data import PartyTable
+from vfsl.data import PartyTable, write_table
 from vfsl.data.checks import counted
 from vfsl.errors import ConfigError
 from vfsl.estimators import Estimator, load_model
@@ -192,6 +192,9 @@ def predict_files(
         )
         own = {party: {"share": fitted.shares_[party]} for party in tables}
         fed.play(play, own=own)
+        for party, part in fed.parts(fitted.label_).items():
+            for kind, frame in fitted.compare_rows(fitted.shares_[party], part).items():
+                write_table(frame, folder / "parties" / party / f"{kind}.csv")
         if isinstance(fitted, TreeModel):
             play = partial(explain_to_file, model=fitted, label=fitted.label_)
             for one in whom:

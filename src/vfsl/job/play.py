@@ -190,6 +190,13 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
     if share is not None:
         save_share(share, _pages(site), name)
         save_page(model, label, site.roles(label[0]).data_holders, _pages(site), name)
+        tables = model.list_tables(share)
+        if site.standing.held_out is not None:
+            tables |= model.compare_rows(share, _own_part(rows.for_testing(site), label))
+        for kind, frame in tables.items():
+            write_table(frame, _results(site) / f"{kind}-{site.number}.csv")
+        if tables:
+            site.outcomes[-1].details = {f"tables of {site.me}": _to_plain(tables)}
         _tell_columns(site, model, share)
     places = None
     if model.knows_training_scores and site.standing.rows is not None:
@@ -224,6 +231,15 @@ def _tell_columns(site: Site, model: Estimator, share: ModelShare) -> None:
         write_table(frame, _results(site) / f"parties-{site.number}.csv")
         details["importance of parties"] = rated
     site.outcomes[-1].details = {**site.outcomes[-1].details, **details}
+
+
+def _to_plain(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """Tables as JSON values, for the page."""
+    return {
+        name: {"head": list(frame), "rows": cells.where(frame.notna(), None).to_numpy().tolist()}
+        for name, frame in tables.items()
+        for cells in [frame.astype(object)]
+    }
 
 
 def predict_to_file(

@@ -275,6 +275,11 @@ class TrainStep(Step):
                 f".rows must be 'common' with model = {self.model!r}, which uses every row "
                 f"already. Got {self.rows!r} instead"
             )
+        if not kind.takes_weights and self.rows != "common":
+            raise ValueError(
+                f".rows must be 'common' with model = {self.model!r}, which takes no row weights. "
+                f"Got {self.rows!r} instead"
+            )
         _check_method(self.estimator().check)
         if self.threshold is not None:
             _check_method(lambda: Rule.read(self.threshold), ".threshold")
