@@ -7,6 +7,7 @@ arranges them. What one party must not see never passes through another party's 
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
@@ -463,6 +464,32 @@ class Federation:
             for party, site in self.sites.items()
         }
         other.plan = plan
+        return other
+
+    def apart(self, *, quiet: bool = False) -> Federation:
+        """A federation with the same rows whose steps stand in a record of their own.
+
+        Its parties go on with private draws of their own, so that several can run at the same
+        time. `adopt` takes their steps over.
+
+        Parameters
+        ----------
+        quiet : bool
+            Nobody hears how far it is, so that a worker process can have it.
+        """
+        other = copy(self)
+        other._steps, other._transcripts = [], []  # a transcript has a lock, which no process gets
+        other._listener = None if quiet else self._listener
+        other.sites = {
+            party: replace(
+                site,
+                private=site.draw_seed(),
+                standing=replace(site.standing, drawn=Counter()),
+                outcomes=[],
+                on_event=None if quiet else site.on_event,
+            )
+            for party, site in self.sites.items()
+        }
         return other
 
     def keeping(
