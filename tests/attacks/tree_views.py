@@ -86,8 +86,10 @@ class Followed:
 
 def follow_training(transcript, party, rows):
     """Let all rows take the ways that the messages of a training tell, level by level."""
-    levels = defaultdict(dict)
+    levels, order = defaultdict(dict), np.arange(rows)
     for name, value in read(transcript, party):
+        if name.endswith("/order"):  # plain: nodes have their rows in this order
+            order = value
         found = _LEVEL.search(name)
         if found and found[3] in ("chosen", "sides", "partition"):
             levels[int(found[1]), int(found[2])][found[3]] = value
@@ -98,7 +100,9 @@ def follow_training(transcript, party, rows):
         chosen = [Node(0, int(pair[1])) for pair in came["chosen"]["nodes"]]
         theirs = _sides(came.get("sides"), chosen, partition)
         for node, left in theirs.items():
-            sides[tree, node.number] = partition.rows(node), left
+            here = order[partition.rows(node)]
+            rising = here.argsort()
+            sides[tree, node.number] = here[rising], left[rising]
         splits = [Node(0, int(pair[1])) for pair in came["partition"]["splits"]]
         others = [node for node in splits if node not in theirs]
         every = theirs | _sides(came["partition"]["sides"], others, partition)
@@ -108,7 +112,7 @@ def follow_training(transcript, party, rows):
     table = np.zeros((rows, len(leaves)), dtype=int)
     for tree, nodes in leaves.items():
         for node, here in nodes.items():
-            table[here, tree] = node.number
+            table[order[here], tree] = node.number
     return Followed(sides, table)
 
 
