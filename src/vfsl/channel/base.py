@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -144,6 +144,10 @@ class Channel:
         self._transcript.note_released(
             Release(self.me, to, what, about, numbers, counted, self.scope)
         )
+
+    def note_opened(self, name: str, values: Any) -> None:
+        """Keep what this party can now read, where an audit asks for views; it sends nothing."""
+        self._transcript.note_opened(self.me, self.scope + name, values)
 
     def _check_peer(self, peer: str) -> None:
         if peer not in self.peers:

@@ -64,6 +64,7 @@ class Link(Protocol):
     def release(
         self, to: str, what: str, numbers: int, *, about: Any = "columns", new: int | None = None
     ) -> None: ...
+    def note_opened(self, name: str, values: Any) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)

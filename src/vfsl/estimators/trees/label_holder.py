@@ -171,6 +171,11 @@ class _GrowingTrees:
         self._sum_own(sums)
         own = self._own_offers(wanted)
         others = self._offers.collect(channel, sums, wanted, self._values_for)
+        for place, offers in enumerate(others, start=1):
+            channel.note_opened(
+                "sums of candidates",
+                {node: (place, shown) for node, (shown, _) in zip(wanted, offers, strict=True)},
+            )
         self._judge(wanted, [own, *others])
 
     def _values_for(self, place: int, node: Node) -> Integers:
@@ -321,12 +326,18 @@ class _GrowingTrees:
         for place in range(1, len(self._others) + 1):
             asked = [node for node in nodes if self._whose(node) == place]
             handles = [self._open[node].handles for node in asked]
-            self._sides |= self._offers.ask_sides(channel, place, asked, handles)
+            came = self._offers.ask_sides(channel, place, asked, handles)
+            self._sides |= came
+            rows = {node: self._partition.rows(node) for node in came}
+            told = {node: (place, rows[node], left) for node, left in came.items()}
+            channel.note_opened("sides", told)
         for node in nodes:
             self._lead_absent(node)
         least = self._growth.least_rows
         dropped = [node for node in nodes if _count_smaller(self._sides[node]) < least]
-        return [self._cut(node) for node in nodes if node not in dropped], dropped
+        cuts = [self._cut(node) for node in nodes if node not in dropped]
+        channel.note_opened("children", {cut.parent: (cut.left, cut.right) for cut in cuts})
+        return cuts, dropped
 
     def _cut(self, node: Node) -> Cut:
         left = np.zeros(len(self._holder.codes), dtype=bool)
