@@ -40,9 +40,7 @@ def recover_columns(
     return np.asarray(np.max(found, axis=0))
 
 
-def _fit_best(
-    designs: Sequence[Floats], truth: Floats, known: Integers, rest: Integers
-) -> Floats:
+def _fit_best(designs: Sequence[Floats], truth: Floats, known: Integers, rest: Integers) -> Floats:
     """R² on the rest of the design that predicts each left-out known row best."""
     best = np.full(truth.shape[1], -np.inf)
     guess = np.zeros((len(rest), truth.shape[1]))

@@ -44,7 +44,9 @@ def read_labels(batches: Iterable[Batch], rows: int) -> Integers:
     return np.where(seen, np.nan_to_num(totals).argmin(axis=1), UNKNOWN).astype(np.int64)
 
 
-def gradients_seen_by(party: str, transcript: Transcript, stages: Sequence[str] = ("evidence",)) -> list[Batch]:
+def gradients_seen_by(
+    party: str, transcript: Transcript, stages: Sequence[str] = ("evidence",)
+) -> list[Batch]:
     """Row numbers and gradients that a party was sent in evidential training, as views kept them."""
     found: list[Batch] = []
     batches: list[Array] = []

@@ -112,7 +112,9 @@ def attack_seed(case: Case, probe: Probe) -> Iterator[Finding]:
                         probe.marks,
                     ),
                 ],
-                line=f"private draws of {target}: {', '.join(matched)}" if matched else "no message",
+                line=f"private draws of {target}: {', '.join(matched)}"
+                if matched
+                else "no message",
                 change=Change(
                     'draw from the operating system: private_draws = "system" under [run]; between '
                     "companies it is always so"
@@ -186,7 +188,9 @@ def probe_ids(marks: Marks) -> list[Control]:
     ratio = len(block) / len(customers)
     return [
         open_door("a block of guesses, no cap", ratio * found / len(customers), marks),
-        at_chance("the same block at a party with its cap", ratio * refused / len(customers), marks),
+        at_chance(
+            "the same block at a party with its cap", ratio * refused / len(customers), marks
+        ),
     ]
 
 

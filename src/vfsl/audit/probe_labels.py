@@ -241,7 +241,11 @@ def _cell_controls(case: Case, attacker: str, marks: Marks) -> list[Control]:
     sums = columns[truth].sum(axis=0)
     return [
         open_door("an opened gradient of five rare rows", _solve(columns, sums, truth), marks),
-        at_chance("the same gradient against other rows", _solve(columns, sums, rng.permutation(truth)), marks),
+        at_chance(
+            "the same gradient against other rows",
+            _solve(columns, sums, rng.permutation(truth)),
+            marks,
+        ),
     ]
 
 

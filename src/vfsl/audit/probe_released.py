@@ -189,8 +189,7 @@ def _single_out(release: Release) -> tuple[float, float, Risk | None]:
 
 def _link(release: Release) -> tuple[float, float, Risk | None]:
     outcomes = [
-        link(release.released, rows, release.split)
-        for rows in (release.training, release.held_out)
+        link(release.released, rows, release.split) for rows in (release.training, release.held_out)
     ]
     return _judge(find_risk(*outcomes))
 

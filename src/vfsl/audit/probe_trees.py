@@ -59,9 +59,7 @@ def _trains_trees(case: Case) -> bool:
     )
 
 
-def _sides(
-    case: Case, attacker: str, target: str
-) -> Iterator[tuple[int, Scene, Sides]]:
+def _sides(case: Case, attacker: str, target: str) -> Iterator[tuple[int, Scene, Sides]]:
     """Sides at the target's splits that one training showed, by tree and node."""
     for step, scene in enumerate(case.scenes, start=1):
         found: dict[tuple[str, int, int], tuple[Array, Array]] = {}

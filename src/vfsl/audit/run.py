@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from vfsl.audit import (
     probe_released,
     probe_trees,
 )
-from vfsl.audit.findings import GREEN, INVALID, ORDER, Finding, worst
+from vfsl.audit.findings import ORDER, Finding, worst
 from vfsl.audit.probe import Probe
 from vfsl.audit.views import Case
 from vfsl.errors import ConfigError

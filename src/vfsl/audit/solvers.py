@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
-from vfsl.values import Array, Booleans, Floats, Integers
+from vfsl.values import Booleans, Floats, Integers
 
 
 def read_out(columns: Floats, sums: Floats) -> Floats:
