@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from vfsl.channel import Transcript, wire
+from vfsl.channel import Sight, Transcript, wire
 from vfsl.values import Array, Floats, Integers
 
 UNKNOWN = -1
@@ -36,7 +36,7 @@ def add_gradients(batches: Iterable[Batch], rows: int) -> Floats | None:
 
 
 def read_labels(batches: Iterable[Batch], rows: int) -> Integers:
-    """A guess at the label of each of a party's rows, from the gradients it was sent; or UNKNOWN."""
+    """A guess at the label of each of a party's rows, from gradients it was sent; or UNKNOWN."""
     totals = add_gradients(batches, rows)
     if totals is None:
         return np.full(rows, UNKNOWN, dtype=np.int64)
@@ -47,7 +47,7 @@ def read_labels(batches: Iterable[Batch], rows: int) -> Integers:
 def gradients_seen_by(
     party: str, transcript: Transcript, stages: Sequence[str] = ("evidence",)
 ) -> list[Batch]:
-    """Row numbers and gradients that a party was sent in evidential training, as views kept them."""
+    """Row numbers and gradients that a party was sent in evidential training."""
     found: list[Batch] = []
     batches: list[Array] = []
     for sight in transcript.sights:
@@ -55,11 +55,18 @@ def gradients_seen_by(
             continue
         name = sight.name.rpartition("/")[2]
         if name == "rows":
-            value = wire.decode(sight.body)[1]
-            batches = np.split(value["rows"], value["ends"][:-1])
+            batches = _split_batches(sight)
         elif name in [f"gradient of {stage}" for stage in stages] and batches:
             found.append((batches.pop(0), wire.decode(sight.body)[1]))
     return found
+
+
+def _split_batches(sight: Sight) -> list[Array]:
+    """The row numbers of each batch; none where another protocol says how many rows there are."""
+    value = wire.decode(sight.body)[1]
+    if not isinstance(value, dict) or "ends" not in value:
+        return []
+    return list(np.split(value["rows"], value["ends"][:-1]))
 
 
 def seen_evidence(transcript: Transcript, leader: str, party: str) -> dict[int, Floats]:
@@ -69,8 +76,7 @@ def seen_evidence(transcript: Transcript, leader: str, party: str) -> dict[int, 
     for sight in transcript.sights:
         name = sight.name.rpartition("/")[2]
         if sight.receiver == party and name == "rows":
-            value = wire.decode(sight.body)[1]
-            waiting = list(np.split(value["rows"], value["ends"][:-1]))
+            waiting = _split_batches(sight)
         elif sight.receiver == leader and sight.sender == party and name == "evidence" and waiting:
             said = np.log1p(np.maximum(wire.decode(sight.body)[1], 0.0))
             for row, line in zip(waiting.pop(0), said, strict=False):

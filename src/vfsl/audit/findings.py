@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 GREEN, AMBER, RED, INVALID = "green", "amber", "red", "not valid"
@@ -52,14 +52,10 @@ def at_chance(says: str, value: float, marks: Marks) -> Control:
 
 @dataclass(frozen=True)
 class Change:
-    """What to change in a job so that a finding gets green.
-
-    ``fields`` of the job's step ``number``, where a parameter does it, or only words.
-    """
+    """What to change in a job so that a finding gets green, and in which of its steps."""
 
     says: str
-    number: int | None = None
-    fields: tuple[tuple[str, Any], ...] = ()
+    step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,6 @@ class Finding:
     low: float | None = None
     high: float | None = None
     note: str = ""
-    tried: tuple[dict[str, Any], ...] = field(default=())
 
     @property
     def valid(self) -> bool:

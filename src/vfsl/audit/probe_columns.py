@@ -179,7 +179,7 @@ def _column_controls(case: Case, attacker: str, target: str, marks: Marks) -> li
 
 def _change_columns(line: str) -> Change:
     if "evidence" in line:
-        return Change("protect the evidence of RISA", None, (("protect", "both"),))
+        return Change("protect the evidence, where RISA has protect, or train a linear model")
     if "predictions" in line:
         return Change(
             "let fewer columns be predicted from the given party's (a higher tau), so that the "

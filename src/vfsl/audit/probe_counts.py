@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -17,6 +17,7 @@ from vfsl.channel import run_together, wire
 from vfsl.data import Kind
 from vfsl.draws import PrivateSeed, public_rng
 from vfsl.errors import LimitReached
+from vfsl.record import Shown
 
 _BITS = 32  # of a number
 _FIRST = 4  # draws of a generator that are compared
@@ -27,30 +28,21 @@ _FIRST = 4  # draws of a generator that are compared
 
 def attack_budget(case: Case, probe: Probe) -> Iterator[Finding]:
     """Exact numbers that one party has seen of another, in bits, over all that is unknown."""
-    seen: dict[tuple[str, str, str], int] = defaultdict(int)
-    lines: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-    for scene in case.scenes:
-        for record in scene.records:
-            for one in record.shown:
-                key = one.receiver, one.sender, one.about
-                seen[key] += one.counted * _BITS
-                if one.counted:
-                    lines[key].add(f"{record.name}: {one.what}")
+    shown = [one for scene in case.scenes for record in scene.records for one in record.shown]
     pairs = [(a, t) for a in case.parties for t in case.parties if a != t]
     for attacker, target in pairs:
         for about in ("columns", "label"):
             hidden = _hidden_bits(case, target, about)
-            bits = seen[attacker, target, about]
+            bits, told = count_bits(shown, attacker, target, about)
             if not hidden or (about == "label" and not bits):
                 continue
-            told = sorted(lines[attacker, target, about])
             yield probe.finding(
                 attacker,
                 target,
                 bits / hidden,
                 0.0,
-                _budget_controls(hidden, probe.marks),
-                line="; ".join(told) or "no exact numbers",
+                _budget_controls(hidden, attacker, target, about, probe.marks),
+                line=told or "no exact numbers",
                 change=Change(
                     "show fewer results, or set limits.numbers in party.toml: a party refuses what "
                     "goes beyond"
@@ -61,8 +53,19 @@ def attack_budget(case: Case, probe: Probe) -> Iterator[Finding]:
             )
 
 
+def count_bits(shown: Iterable[Shown], attacker: str, target: str, about: str) -> tuple[int, str]:
+    """Bits that one party saw of another's columns or label, and in which lines of the ledger."""
+    mine = [
+        one
+        for one in shown
+        if (one.receiver, one.sender, one.about) == (attacker, target, about) and one.counted
+    ]
+    lines = sorted({f"{one.step}: {one.what}" for one in mine})
+    return sum(one.counted for one in mine) * _BITS, "; ".join(lines)
+
+
 def _hidden_bits(case: Case, party: str, about: str) -> float:
-    """Bits of a party's table that nobody else knows: 32 of a number, log2 of a category's levels."""
+    """Bits of a table that nobody else knows: 32 per number, log2 of a category's levels."""
     table = case.tables[party]
     labels = [name for name in table.columns if table.kinds[name] is Kind.LABEL]
     names = labels if about == "label" else list(table.features)
@@ -75,10 +78,24 @@ def _hidden_bits(case: Case, party: str, about: str) -> float:
     return bits
 
 
-def _budget_controls(hidden: float, marks: Marks) -> list[Control]:
+def _budget_controls(
+    hidden: float, attacker: str, target: str, about: str, marks: Marks
+) -> list[Control]:
+    """As many numbers as twice the table, shown to the attacker, and shown to somebody else."""
+    count = 2 * math.ceil(hidden / _BITS)
+    ratios = [
+        count_bits(
+            [Shown("a step", target, receiver, "cells", about, count, count)],
+            attacker,
+            target,
+            about,
+        )[0]
+        / hidden
+        for receiver in (attacker, f"not {attacker}")
+    ]
     return [
-        open_door("the table itself, twice", 2 * hidden / hidden, marks),
-        at_chance("a run that shows nothing", 0.0, marks),
+        open_door("the table itself, twice", ratios[0], marks),
+        at_chance("the same, shown to another party", ratios[1], marks),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Probes on labels and marks: AUC from views, exact labels by mixed-integer programme, positives."""
+"""Probes on labels and marks: AUC from views, exact cells by integer programme, positives."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _leaf_table(leaves: dict[tuple[int, int], Array], rows: int) -> Array:
     trees = 1 + max(node[0] for node in leaves)
     table = np.zeros((rows, trees), dtype=np.int64)
     for node, here in leaves.items():
-        table[here, node[0]] = node[1]
+        table[here[here < rows], node[0]] = node[1]  # completed rows come after common ones
     return table
 
 
@@ -125,11 +125,11 @@ def _labelled_places(
 
 def _change_labels(line: str, step: int) -> Change:
     if "gradient of" in line:
-        return Change("protect the gradients of RISA", step, (("protect", "labels"),))
+        return Change("protect the labels, where RISA has protect, or train a linear model", step)
     if "partition" in line:
-        return Change('show no partition: candidates = "auto"', step, (("candidates", "auto"),))
+        return Change('show no partition: candidates = "auto", scheme = "auto" under [run]', step)
     if "opened gradient" in line:
-        return Change('train on shares: protocol = "shares"', step, (("protocol", "shares"),))
+        return Change('train on shares: protocol = "shares"', step)
     return Change("open fewer results to this party")
 
 
@@ -277,7 +277,7 @@ def attack_positives(case: Case, probe: Probe) -> Iterator[Finding]:
                 base,
                 _positive_controls(truth, probe.marks),
                 line=line or "no list of rows",
-                change=Change("hide the lists of rows", step, (("row_lists", "hidden"),))
+                change=Change('hide the lists of rows: row_lists = "hidden"', step)
                 if scores is not None
                 else None,
                 note=f"own columns alone, with 20 known: {_own_precision(own, truth):.2f}",

@@ -26,6 +26,7 @@ def attack_chains(case: Case, probe: Probe) -> Iterator[Finding]:
         best, line, rho = 0.0, "", 0.0
         for step, scene, found in _sides(case, attacker, target):
             places = training_places(scene.standing[attacker])
+            found = {node: keep_first(*one, len(places)) for node, one in found.items()}
             rows = case.common(scene, target)[places]
             truth = columns[rows][:, columns[rows].std(axis=0) > 0]
             correlation = read_columns(found, truth)
@@ -48,6 +49,12 @@ def attack_chains(case: Case, probe: Probe) -> Iterator[Finding]:
             else None,
             note=f"largest rank correlation {rho:.2f}" if line else "",
         )
+
+
+def keep_first(rows: Array, left: Array, count: int) -> tuple[Array, Array]:
+    """Sides of common rows: completed rows, where a model has any, come after these."""
+    inside = rows < count
+    return rows[inside], left[inside]
 
 
 def _trains_trees(case: Case) -> bool:
@@ -115,9 +122,7 @@ def attack_candidates(case: Case, probe: Probe) -> Iterator[Finding]:
             0.0,
             _candidate_controls(probe.marks),
             line=line or "no sums of candidates",
-            change=Change('show ratings only: candidates = "auto"', None, (("candidates", "auto"),))
-            if line
-            else None,
+            change=Change('show ratings only: candidates = "auto"') if line else None,
             note=f"{found} of {there} candidates of inner nodes" if there else "",
         )
 

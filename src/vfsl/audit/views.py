@@ -93,7 +93,7 @@ class Case:
         return np.zeros(0, dtype=np.int64) if share is None else share.overlap
 
     def rows_of(self, scene: Scene, party: str, view: RowView) -> Floats:
-        """A party's encoded columns of a view's rows; without columns where they are not its own."""
+        """A party's encoded columns of a view's rows; no columns where they are not its own."""
         if view.of == COMMON:
             return self.encoded(party)[self.common(scene, party)[view.places]]
         if view.of != party:
