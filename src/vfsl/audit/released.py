@@ -1,6 +1,6 @@
-"""Risks of a table that is released: inference, singling out, linkability, membership.
+"""Risks of a table that is released: inference, linkability, membership.
 
-The first three follow Giomi, Boenisch, Wehmeyer and Tasnádi, "A Unified Framework for Quantifying
+The first two follow Giomi, Boenisch, Wehmeyer and Tasnádi, "A Unified Framework for Quantifying
 Privacy Risk in Synthetic Data": an attack is run against rows that the release was made from, and
 against control rows that it was not. With success rates r and c, as Wilson estimates of so many
 attempts, the risk is (r − c) / (1 − c): what the release tells about its own rows beyond what it
@@ -76,29 +76,6 @@ def infer_attribute(
     """
     _, places = _nearest(release[0], rows[0])
     return np.asarray(np.abs(release[1][places[:, 0]] - rows[1]) <= within)
-
-
-def single_out(
-    release: Floats, rows: Floats, numeric: Booleans, seed: int, attempts: int = 300
-) -> Booleans:
-    """Whether predicates made from released rows hold for exactly one of the rows.
-
-    A predicate takes a released row and half of its columns or more: a number must lie at least as
-    far out on the same side of the middle, a category must be the same.
-    """
-    rng = np.random.default_rng(seed)
-    middle = np.median(release, axis=0)
-    width = release.shape[1]
-    found = np.zeros(attempts, dtype=bool)
-    for at in range(attempts):
-        line = release[rng.integers(len(release))]
-        count = int(rng.integers(-(-width // 2), width + 1))
-        chosen = rng.choice(width, count, replace=False)
-        cells, wanted = rows[:, chosen], line[chosen]
-        further = np.where(wanted >= middle[chosen], cells >= wanted, cells <= wanted)
-        holds = np.where(numeric[chosen], further, cells == wanted)
-        found[at] = int(holds.all(axis=1).sum()) == 1
-    return found
 
 
 def link(release: Floats, rows: Floats, split: int, nearest: int = 5) -> Booleans:

@@ -17,7 +17,7 @@ from vfsl.audit import (
     probe_released,
     probe_trees,
 )
-from vfsl.audit.findings import ORDER, Finding, worst
+from vfsl.audit.findings import INVALID, ORDER, Finding, worst
 from vfsl.audit.probe import Probe
 from vfsl.audit.views import Case
 from vfsl.errors import ConfigError
@@ -45,7 +45,6 @@ PROBES: dict[str, Probe] = {
         probe_counts.SEED,
         probe_labels.POSITIVES,
         probe_released.INFERENCE,
-        probe_released.SINGLING_OUT,
         probe_released.LINKABILITY,
         probe_released.DISTANCE,
         probe_released.MEMBERSHIP,
@@ -79,11 +78,21 @@ class Audit:
         """Whether a mark is as bad as ``at``, or the audit is not valid."""
         return ORDER.index(self.mark) >= ORDER.index(at)
 
+    def tell(self) -> str:
+        """The outcome in one sentence."""
+        counts = {mark: sum(one.mark == mark for one in self.findings) for mark in ORDER}
+        told = ", ".join(f"{count} {mark}" for mark, count in counts.items() if count)
+        probes = len({one.probe for one in self.findings})
+        if self.mark == INVALID:
+            return f"This audit is not valid: a control failed ({told})."
+        return f"{probes} probes ran, all controls passed: {told}."
+
     def to_plain(self) -> dict[str, Any]:
         """As plain JSON values."""
         return {
             "format": _FORMAT,
             "mark": self.mark,
+            "verdict": self.tell(),
             "seconds": self.seconds,
             "notes": list(self.notes),
             "probes": {
@@ -134,7 +143,7 @@ def run_probes(case: Case, probes: Sequence[Probe], on_event: OnEvent | None = N
 def audit_federation(
     fed: Federation, *, probes: Sequence[str] = (), skip: Sequence[str] = ()
 ) -> Audit:
-    """Audit what was run so far in a notebook; see `Federation.audit`."""
+    """Audit what was run so far in a notebook, where views were kept."""
     if not fed.scenes:
         raise ConfigError(
             "Nothing to audit: make the federation with keep_views=True, then run steps."
