@@ -94,7 +94,7 @@ def simulate(
     private : mapping of party to PrivateSeed, optional
         Private seeds that the parties of a deployment kept, to repeat its run together.
     keep_views : bool
-        Keep what each party sees of every step, so that `vfsl.audit.audit_federation` can attack it.
+        Keep what each party sees of every step, for `vfsl.audit.audit_federation`.
 
     Returns
     -------
