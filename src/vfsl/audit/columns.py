@@ -66,7 +66,8 @@ def gain_of_views(
             for views in ([view], [])
         ]
         pairs.append(found)
-    return tuple(np.mean(pairs, axis=0))  # type: ignore[return-value]
+    after, before = np.mean(pairs, axis=0)
+    return after, before
 
 
 def count_directions(view: Floats, theirs: Floats, own: Floats) -> tuple[int, int]:
@@ -79,8 +80,9 @@ def count_directions(view: Floats, theirs: Floats, own: Floats) -> tuple[int, in
     seen, hidden = (_without(base, one) for one in (view, theirs))
     shown, size, _ = np.linalg.svd(seen, full_matrices=False)
     spread, sizes, _ = np.linalg.svd(hidden, full_matrices=False)
-    there = spread[:, sizes > _NONE * max(sizes.max(initial=0.0), 1e-300)]
-    shown = shown[:, size > _NONE * max(np.linalg.norm(view - view.mean(axis=0)), 1e-300)]
+    there = spread[:, sizes > _NONE * max(float(sizes.max(initial=0.0)), 1e-300)]
+    whole = float(np.linalg.norm(view - view.mean(axis=0)))
+    shown = shown[:, size > _NONE * max(whole, 1e-300)]
     explained = ((there.T @ shown) ** 2).sum(axis=0)
     return int((explained > _EXACT).sum()), there.shape[1]
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from vfsl.channel import Sight, Transcript, wire
+from vfsl.channel import Transcript, wire
+from vfsl.channel.transcript import Sight
 from vfsl.values import Array, Floats, Integers
 
 UNKNOWN = -1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from vfsl.align import Alignment, CurveKey, Limits, intersect_client, intersect_
 from vfsl.audit.findings import Change, Control, Finding, Marks, at_chance, open_door
 from vfsl.audit.probe import Probe
 from vfsl.audit.views import Case
-from vfsl.channel import run_together, wire
+from vfsl.channel import Channel, run_together, wire
 from vfsl.data import Kind
 from vfsl.draws import PrivateSeed, public_rng
 from vfsl.errors import LimitReached
@@ -215,7 +216,7 @@ def ask_about(guesses: list[str], customers: list[str], limits: Limits) -> int:
     """How many customers a client finds by one set intersection with these guesses."""
     server = Alignment(protocol="ecdh", key=CurveKey.generate(), limits=limits)
     client = Alignment(protocol="ecdh", limits=Limits(minimum=0))
-    roles = {
+    roles: dict[str, Callable[[Channel], Any]] = {
         "attacker": partial(
             intersect_client, server="server", ids=prepare_ids("attacker", guesses), how=client
         ),

@@ -179,7 +179,7 @@ def _infer(release: Release) -> tuple[float, float, Risk | None]:
             )
             for rows in (release.training, release.held_out)
         ]
-        found.append(find_risk(*outcomes))
+        found.append(find_risk(outcomes[0], outcomes[1]))
     return _judge(max(found, key=lambda risk: risk.value))
 
 
@@ -187,7 +187,7 @@ def _link(release: Release) -> tuple[float, float, Risk | None]:
     outcomes = [
         link(release.released, rows, release.split) for rows in (release.training, release.held_out)
     ]
-    return _judge(find_risk(*outcomes))
+    return _judge(find_risk(outcomes[0], outcomes[1]))
 
 
 def _distance(release: Release) -> tuple[float, float, Risk | None]:

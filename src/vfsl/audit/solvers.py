@@ -115,7 +115,8 @@ def _relax(
     system = np.vstack([columns.T, np.ones(len(columns))])
     right, reach = np.append(sums, positives), np.append(slack, 0.0)
     both, limits = np.vstack([system, -system]), np.concatenate([right + reach, reach - right])
-    return linprog(-aim, A_ub=both, b_ub=limits, bounds=(0, 1)).x
+    found: Floats | None = linprog(-aim, A_ub=both, b_ub=limits, bounds=(0, 1)).x
+    return found
 
 
 def _top(scores: Floats, count: int) -> Booleans:

@@ -200,10 +200,10 @@ def _place(scene: Scene, party: str, count: int) -> tuple[str, Array] | None:
     """Which rows an array of so many lines is about: by its length, which parties know too."""
     standing = scene.standing[party]
     for record in scene.records:
-        given = record.settings.get("given")
+        given = str(record.settings.get("given"))
         share = scene.standing[given].rows if given in scene.standing else None
         if share is not None and given != party and len(share.rest) == count:
-            return str(given), np.arange(count)
+            return given, np.arange(count)
     if standing.rows is None:
         return None
     evaluates = any(record.name == "evaluate" for record in scene.records)
