@@ -263,6 +263,7 @@ class Federation:
         *parties: str,
         protocol: str = "blind-rsa",
         hub: str | None = None,
+        hide_sizes: bool = False,
         normalise: Normalise | None = None,
         duplicates: str = "error",
         empty: str = "error",
@@ -280,6 +281,9 @@ class Federation:
             docs/align.md when to choose which.
         hub : str, optional
             The party that asks the others and sets the common order; by default the last one.
+        hide_sizes : bool
+            With "aided": fill lists up and add decoys, so that the key holder learns neither how
+            long they are nor how many ids are common.
         normalise : Normalise, optional
             How ids are made comparable.
         duplicates : {"error", "first"}
@@ -297,17 +301,46 @@ class Federation:
         -------
         RowPlan
         """
-        chosen = parties or tuple(self.tables)
-        for party in chosen:
-            self._check_party("align was asked for", party)
-        if len(set(chosen)) < 2 or len(set(chosen)) != len(chosen):
-            raise ConfigError(f"align needs two or more different parties. Got {chosen} instead.")
+        chosen = self._check_chosen("align", parties)
         if hub is not None and hub not in chosen:
             raise ConfigError(f"The hub must be one of {', '.join(chosen)}. Got {hub!r} instead.")
         options = {"normalise": normalise, "duplicates": duplicates, "empty": empty}
         self.set_alignment(limits, state, options)
-        self.play(partial(rows.align, parties=chosen, protocol=protocol, hub=hub))
+        self.play(
+            partial(rows.align, parties=chosen, protocol=protocol, hub=hub, hide_sizes=hide_sizes)
+        )
         return self._aligned()
+
+    def count_common(
+        self,
+        *parties: str,
+        hide_sizes: bool = False,
+        normalise: Normalise | None = None,
+        duplicates: str = "error",
+        empty: str = "error",
+        limits: Limits | None = None,
+        state: Mapping[str, Path | str] | None = None,
+    ) -> int:
+        """How many ids parties have in common; nobody learns which. The key holder helps.
+
+        The parameters are those of `align`, whose protocol is "aided" here.
+        """
+        chosen = self._check_chosen("count_common", parties)
+        options = {"normalise": normalise, "duplicates": duplicates, "empty": empty}
+        self.set_alignment(limits, state, options)
+        told = self.play(partial(rows.count_common, parties=chosen, hide_sizes=hide_sizes))
+        return int(told[chosen[0]])
+
+    def _check_chosen(self, method: str, parties: tuple[str, ...]) -> tuple[str, ...]:
+        """The parties to compare, all by default."""
+        chosen = parties or tuple(self.tables)
+        for party in chosen:
+            self._check_party(f"{method} was asked for", party)
+        if len(set(chosen)) < 2 or len(set(chosen)) != len(chosen):
+            raise ConfigError(
+                f"{method} needs two or more different parties. Got {chosen} instead."
+            )
+        return chosen
 
     def mark(
         self,

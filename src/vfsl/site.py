@@ -288,7 +288,9 @@ class Site:
         parts = split_ids(table.ids, len(table.id_columns))
         return prepare_ids(self.me, *parts, **self.alignment.id_options)
 
-    def intersection(self, step: str, protocol: str, notes: list[str]) -> Alignment:
+    def intersection(
+        self, step: str, protocol: str, notes: list[str], hide_sizes: bool = False
+    ) -> Alignment:
         """How this party takes part in a set intersection; cautions go to ``notes``."""
 
         def listen(event: Event | Caution) -> None:
@@ -304,6 +306,7 @@ class Site:
             limits=terms.limits,
             state=terms.state,
             lasting=terms.lasting,
+            hide_sizes=hide_sizes,
             on_event=listen,
         )
 

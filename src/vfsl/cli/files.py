@@ -43,7 +43,15 @@ def align(
         typer.Option("--id", help="The id column, or NAME=COLUMN; commas join composite ids."),
     ],
     to: Out,
-    protocol: Annotated[str, typer.Option(help="ecdh or blind-rsa.")] = "ecdh",
+    protocol: Annotated[str, typer.Option(help="ecdh, blind-rsa or aided.")] = "ecdh",
+    count: Annotated[
+        bool,
+        typer.Option("--count", help="Only count the common ids (aided); nobody learns which."),
+    ] = False,
+    hide_sizes: Annotated[
+        bool,
+        typer.Option("--hide-sizes", help="With aided: hide from the helper how long lists are."),
+    ] = False,
     security: Annotated[int, typer.Option(help="128, or 112 for 2048-bit RSA keys.")] = 128,
     hub: Annotated[str | None, typer.Option(help="The party that asks the others.")] = None,
     empty: Annotated[str, typer.Option(help="error, or drop: leave such rows out.")] = "error",
@@ -83,6 +91,8 @@ def align(
                 sections=options.sections(files),
                 id_section=options.id_section(),
                 empty=empty,  # type: ignore[arg-type]
+                hide_sizes=hide_sizes,
+                count_only=count,
                 limits=Limits(asked=cap, minimum=minimum),
                 state=kept,
                 seed=seed,

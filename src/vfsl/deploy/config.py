@@ -134,6 +134,11 @@ DISCLOSURES = {
     "rows of its columns by the other's labels",
     "own weights": "each party learns the weights of its own columns in a linear model, which tell "
     "about the other's labels and columns",
+    "label rates": "each feature holder learns, for bins of its own columns with at least ten rows "
+    "of each class, how many rows are positive, in fours; the label holder the information value "
+    "of each nameless column (a scorecard)",
+    "correlations": "the label holder learns how the nameless columns of all parties correlate "
+    "with each other and with the label, rounded (to select columns of a scorecard)",
     "rare labels": "feature holders could work out which rows have a rare label",
     "tree partitions": "the label holder sees which way training rows go at those splits of the "
     "others that they come to, and can order most of these rows by the others' columns; under "

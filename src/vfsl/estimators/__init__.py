@@ -11,6 +11,7 @@ from vfsl.estimators.saved import (
     save_page,
     save_share,
 )
+from vfsl.estimators.scorecard import Scorecard
 from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest
 from vfsl.parts import ModelShare, Part, Roles
 
@@ -29,6 +30,7 @@ __all__ = [
     "Part",
     "RandomForest",
     "Roles",
+    "Scorecard",
     "load_model",
     "load_share",
     "save_model",

@@ -81,6 +81,9 @@ class Estimator(ABC):
     uses_all_rows: ClassVar[bool] = False
     """Whether it trains on rows that only one party has, too."""
 
+    takes_weights: ClassVar[bool] = True
+    """Whether training rows may have weights."""
+
     discloses_labels: ClassVar[bool] = False
     """Whether other parties can read training labels, so that people must accept that."""
 
@@ -497,6 +500,14 @@ class Estimator(ABC):
             return {}
         ranked = np.clip(scores, 0.0, 1.0) if self.scores_are == "probability" else scores
         return {"auc": float(roc_auc_score(positive, ranked[:, 0]))}
+
+    def list_tables(self, share: ModelShare) -> dict[str, pd.DataFrame]:
+        """What a party may read in its own share, as tables for its folder, by their names."""
+        return {}
+
+    def compare_rows(self, share: ModelShare, part: Part) -> dict[str, pd.DataFrame]:
+        """How a party's other rows differ from those of the training, as tables by their names."""
+        return {}
 
     def training_metrics(self, share: ModelShare) -> dict[str, float]:
         """What the label holder knows of the model's quality from training alone."""

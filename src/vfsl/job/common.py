@@ -18,7 +18,7 @@ from vfsl.data.table import split_ids
 from vfsl.errors import DataError
 from vfsl.job.doctor import write_fields
 from vfsl.job.schema import Job
-from vfsl.job.steps import AlignStep, CompleteTerms, TrainStep
+from vfsl.job.steps import AlignStep, CompleteTerms, CountStep, TrainStep
 from vfsl.report.words import write_list
 from vfsl.rows import LEAST_HELD_OUT
 
@@ -30,6 +30,8 @@ def check_common(job: Job, tables: Mapping[str, PartyTable]) -> None:
         if isinstance(step, AlignStep):
             parties = tuple(step.parties or job.party_names)
             common[parties] = _common_ids(job, tables, parties)
+            continue
+        if isinstance(step, CountStep):
             continue
         parties = job.aligned_before(number)
         rows = len(common[parties])

@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from vfsl.align import IdList, Limits, Normalise, RowPlan, RowShare
-from vfsl.data import PartyTable
+from vfsl.data import PartyTable, write_table
 from vfsl.data.checks import counted
 from vfsl.errors import ConfigError
 from vfsl.estimators import Estimator, load_model
@@ -192,6 +192,9 @@ def predict_files(
         )
         own = {party: {"share": fitted.shares_[party]} for party in tables}
         fed.play(play, own=own)
+        for party, part in fed.parts(fitted.label_).items():
+            for kind, frame in fitted.compare_rows(fitted.shares_[party], part).items():
+                write_table(frame, folder / "parties" / party / f"{kind}.csv")
         if isinstance(fitted, TreeModel):
             play = partial(explain_to_file, model=fitted, label=fitted.label_)
             for one in whom:
@@ -238,6 +241,8 @@ def align_files(
     security: int = 128,
     hub: str | None = None,
     empty: Literal["error", "drop"] = "error",
+    hide_sizes: bool = False,
+    count_only: bool = False,
     limits: Limits | None = None,
     state: Path | None = None,
     seed: int | None = None,
@@ -255,8 +260,10 @@ def align_files(
         How its file is read, as in its section of a job.
     id_section : mapping, optional
         How ids are compared, as in the section of a job.
-    protocol, hub, empty, limits
+    protocol, hub, empty, hide_sizes, limits
         As in `Federation.align`.
+    count_only : bool
+        Count the common ids, as `Federation.count_common` does, and write only the record.
     state : Path, optional
         A private folder for keys and finished values: the same command goes on where it was
         interrupted, and a grown list costs only its new ids.
@@ -272,19 +279,22 @@ def align_files(
     order = secrets.randbits(62) if seed is None else seed
     fed = Federation(tables, security=security, seed=order, on_event=on_event)
     folders = {} if state is None else {party: state / quote(party, safe="") for party in files}
+    options: dict[str, Any] = {
+        "hide_sizes": hide_sizes,
+        "normalise": _normalise(id_section),
+        "duplicates": "first" if first else "error",
+        "empty": empty,
+        "limits": limits,
+        "state": folders,
+    }
     with _finished_folder(out) as folder:
-        plan = fed.align(
-            protocol=protocol,
-            hub=hub,
-            normalise=_normalise(id_section),
-            duplicates="first" if first else "error",
-            empty=empty,
-            limits=limits,
-            state=folders,
-        )
-        for party in plan.parties:
-            write_aligned(fed.sites[party], folder / "parties" / party)
-        fed.save_plan(folder / "parties")
+        if count_only:
+            fed.count_common(**options)
+        else:
+            plan = fed.align(protocol=protocol, hub=hub, **options)
+            for party in plan.parties:
+                write_aligned(fed.sites[party], folder / "parties" / party)
+            fed.save_plan(folder / "parties")
         fed.record.save(folder)
         fed.report(folder / "report.html")
     return fed

@@ -25,7 +25,15 @@ from vfsl.estimators.trees import TreeModel
 from vfsl.job.completion_files import write_advice, write_completion
 from vfsl.job.evaluate import judge, judge_ranking
 from vfsl.job.judging import measure_answer, measures_for
-from vfsl.job.steps import AlignStep, CompleteTerms, EvaluateStep, PuTerms, Step, TrainStep
+from vfsl.job.steps import (
+    AlignStep,
+    CompleteTerms,
+    CountStep,
+    EvaluateStep,
+    PuTerms,
+    Step,
+    TrainStep,
+)
 from vfsl.job.verdict import Question, Way
 from vfsl.parts import ModelShare, Part, labels_of
 from vfsl.pu import deliver_side, raw_scores_of, reliable_of, scores_of
@@ -44,13 +52,21 @@ def play(step: Step, site: Site, channel: Channel) -> Any:
 def play_align(step: AlignStep, site: Site, channel: Channel) -> None:
     """Find the common rows, keep them, and hold rows out for testing."""
     parties = step.parties or step.place.parties
-    share = rows.align(site, channel.within("align"), parties, step.protocol)
+    share = rows.align(
+        site, channel.within("align"), parties, step.protocol, hide_sizes=step.hide_sizes
+    )
     if share is not None:
         if site.alignment.lasting:  # between organisations a party keeps its own part of the plan
             share.save(_results(site) / "plan", site.ids())
         write_aligned(site, _results(site))
     if site.test is not None:
         rows.hold_out(site, channel.within("hold out"), site.test)
+
+
+def play_count(step: CountStep, site: Site, channel: Channel) -> None:
+    """Count the common ids; the party's record has the number."""
+    parties = step.parties or step.place.parties
+    rows.count_common(site, channel.within("count"), parties, hide_sizes=step.hide_sizes)
 
 
 def write_aligned(site: Site, folder: Path) -> None:
@@ -167,6 +183,13 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
     if share is not None:
         save_share(share, _pages(site), name)
         save_page(model, label, site.roles(label[0]).data_holders, _pages(site), name)
+        tables = model.list_tables(share)
+        if site.standing.held_out is not None:
+            tables |= model.compare_rows(share, _own_part(rows.for_testing(site), label))
+        for kind, frame in tables.items():
+            write_table(frame, _results(site) / f"{kind}-{site.number}.csv")
+        if tables:
+            site.outcomes[-1].details = {f"tables of {site.me}": _to_plain(tables)}
     places = None
     if model.knows_training_scores and site.standing.rows is not None:
         # Nobody is asked for rows whose scores the training has shown.
@@ -179,6 +202,15 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
     predict_to_file(site, channel.within("predict"), model, label, path, share, places, True)
     for outcome in site.outcomes[before:]:
         outcome.settings = {**outcome.settings, "name": step.place.name, "rows": step.way.rows}
+
+
+def _to_plain(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """Tables as JSON values, for the page."""
+    return {
+        name: {"head": list(frame), "rows": cells.where(frame.notna(), None).to_numpy().tolist()}
+        for name, frame in tables.items()
+        for cells in [frame.astype(object)]
+    }
 
 
 def predict_to_file(
@@ -437,6 +469,7 @@ def _completed(site: Site, number: int) -> Path:
 
 
 PLAYS: dict[str, Callable[[Any, Site, Channel], Any]] = {
+    "count": play_count,
     "align": play_align,
     "pu": play_pu,
     "complete": play_complete,

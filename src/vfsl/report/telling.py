@@ -38,6 +38,8 @@ def tell_step(step: Step, steps: Sequence[Step] = ()) -> str:
         return ""  # its figures are in the line of the training
     if name == "align":
         text = _tell_align(step)
+    elif name == "count":
+        text = f"{write_count(metrics.get('common ids', 0), 'common id')}; nobody learned which"
     elif name == "mark":
         marked = write_count(metrics.get("marked", 0), "common row")
         text = f"Marked: {settings.get('positives')} knows {marked} as positive"

@@ -339,7 +339,7 @@ class TreeModel(Estimator):
                 deal_best(channel, roles, rng)
             elif growth.on_shares:
                 deal_sums(channel, roles, rng)
-            else:
+            elif not growth.best:  # without a key where nothing is hidden
                 open_for_label_holder(channel, roles, growth, send_fresh_key(channel, roles))
             return None
         if part is None:
