@@ -334,7 +334,7 @@ def follow_training(
     arrays = columns.arrays(side.table)
     features = Features.fit(columns, arrays, width, rng)
     blurring = None if side.blurring is None else side.blurring.with_key(rng)
-    common = Arrays(*(part[:overlap] for part in arrays))
+    common = Arrays(arrays.numbers[:overlap], arrays.codes[:overlap])
     names = name_rows(side.part.table.ids[side.part.rows], common)
     bench = Bench(roles, features.of(common), rng, blurring, names)
     follower = Follower(side.channel, leader, kept.numbers("head"))
