@@ -11,8 +11,8 @@ import numpy as np
 from vfsl.channel import wire
 from vfsl.channel.transcript import Release, Transcript
 from vfsl.channel.transport import Transport
-from vfsl.mechanisms import Mechanism
 from vfsl.errors import ChannelError, NameMismatch, ProtocolError, UndeclaredMessage, WireError
+from vfsl.mechanisms import Mechanism
 from vfsl.values import Array, Disclosure, Disclosures, Wire, kind_of
 
 About = Literal["columns", "label"]

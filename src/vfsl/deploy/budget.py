@@ -240,8 +240,8 @@ class RunBudget:
     ) -> str:
         before, names = _sum(lines, peer, hidden.columns), _named(hidden.columns)
         return (
-            f"{self.me!r} does not show {peer!r} further noisy numbers ({what}) about {names}: they "
-            f"would bring ε to {total:.1f} from {before.epsilon:.1f} over "
+            f"{self.me!r} does not show {peer!r} further noisy numbers ({what}) about {names}: "
+            f"they would bring ε to {total:.1f} from {before.epsilon:.1f} over "
             f"{counted(before.runs, 'run')}, and the limit is {self.epsilon:g}. Raise "
             "limits.epsilon in party.toml, or ask for more noise."
         )

@@ -90,7 +90,7 @@ def code_classes(labels: Numbers, classes: int) -> tuple[Floats, Floats, Floats]
 
 
 def read_scores(scores: Floats, mean: Floats, spread: Floats) -> Floats:
-    """What a head says of each class: K · probability − 1, which is 0 for all if it knows nothing."""
+    """What a head says of each class: K · probability − 1, so 0 for all if it knows nothing."""
     chances = scores * spread + mean
     if chances.shape[1] == 1:
         chances = np.column_stack([1 - chances, chances])
