@@ -140,13 +140,15 @@ def of_ids(table: PartyTable, ids: Array) -> PartyTable:
     return table.take(places[places >= 0])
 
 
-def split(tables: Mapping[str, PartyTable], holder: str) -> dict[str, dict[str, PartyTable]]:
+def split(
+    tables: Mapping[str, PartyTable], holder: str, seed: int = _SPLIT_SEED
+) -> dict[str, dict[str, PartyTable]]:
     """Train and test tables: a permuted fifth of the holder's rows is for the test.
 
     These are the rows that scikit-learn's train_test_split chooses with that seed.
     """
     ids = tables[holder].ids
-    order = np.random.RandomState(_SPLIT_SEED).permutation(len(ids))
+    order = np.random.RandomState(seed).permutation(len(ids))
     cut = -(-len(ids) // 5)
     chosen = {"train": ids[order[cut:]], "test": ids[order[:cut]]}
     return {

@@ -22,6 +22,7 @@ EXPERIMENTS = {
     "generators": ("benchmarks.generators", "generators and imputers beside ctgan"),
     "ablation": ("benchmarks.ablation", "terms of generators and imputers, switched off and on"),
     "risa": ("benchmarks.risa", "RISA, its ablation and competing methods"),
+    "scorecard": ("benchmarks.scorecard", "scorecards on shares beside pooled ones"),
     "risa-protect": ("benchmarks.risa_protect", "RISA's levels of protection: attacks and quality"),
     "deploy": ("benchmarks.deploy", "the overhead of the engine, compared with memory"),
     "psi": ("benchmarks.psi", "private set intersection: speed, bytes, memory, peers"),

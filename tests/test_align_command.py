@@ -156,3 +156,11 @@ def test_an_interrupted_alignment_goes_on(signal_number, tmp_path, monkeypatch):
     flows = pd.read_json(tmp_path / "out" / "record.json", typ="series")["steps"][0]["flows"]
     asked = sum(flow["bytes"] for flow in flows if flow["message"] == "blinded") / 256
     assert asked < 5500  # of 6,000: the rest was kept
+
+
+def test_count_tells_how_many_and_writes_no_ids(tmp_path, monkeypatch, capsys):
+    write(tmp_path, "a.csv", [f"p{i}" for i in range(60)])
+    write(tmp_path, "b.csv", [f"p{i}" for i in range(25, 90)])
+    assert align(monkeypatch, tmp_path, "--id", "customer_id", "--count") == 0
+    assert "35 common ids; nobody learned which" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"record.json", "report.html"}

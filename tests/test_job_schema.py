@@ -19,6 +19,7 @@ TELLS = "label-disclosure"
 ALIGN = {"do": "align", "parties": ["B", "C"]}
 STEPS = {
     "align": [ALIGN],
+    "count": [{"do": "count"}],
     "pu": [ALIGN, {"do": "pu", "positives": "A", "label_holder": "C"}],
     "complete": [ALIGN, {"do": "complete", "given": "C", "missing": "B", "label": "y"}],
     "train": [ALIGN, {"do": "train", "model": "xgb", "label": ["C", "y"]}],
@@ -215,7 +216,15 @@ def test_the_key_holder_has_no_table():
 def test_the_job_of_the_docs_is_a_job():
     blocks = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
     steps = check(tomllib.loads("\n".join(blocks))).steps
-    assert [step.do for step in steps] == ["align", "pu", "complete", "train", "train", "evaluate"]
+    assert [step.do for step in steps] == [
+        "align",
+        "count",
+        "pu",
+        "complete",
+        "train",
+        "train",
+        "evaluate",
+    ]
 
 
 def test_the_docs_name_every_field():

@@ -168,10 +168,10 @@ def test_a_saved_risa_predicts_as_it_did(case):
     assert model.label_ == ("C", "late")
     written = pd.read_csv(folder / "out/parties/C/predictions-5.csv", dtype={"id": str})
     assert len(written) == len(found["C"])  # RISA answers for rows that only C has, too
-    assert written["aligned"].sum() == len(fed.plan.overlap)
+    assert written["scored_by"].eq("joint").sum() == len(fed.plan.overlap)
     test = round(0.25 * len(fed.plan.overlap))
     assert written["rows"].value_counts()["held-out"] == test
-    assert not written.loc[~written["aligned"], "rows"].eq("held-out").any()
+    assert not written.loc[written["scored_by"] == "own columns", "rows"].eq("held-out").any()
     np.testing.assert_allclose(written["probability"], model.predict_proba(fed, rows="all")[:, 1])
     np.testing.assert_allclose(written["uncertainty"], model.uncertainty(fed, rows="all"))
 

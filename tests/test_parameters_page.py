@@ -22,6 +22,7 @@ SECTIONS = {
         "vfsl.estimators:GBDT",
         "vfsl.estimators:XGB",
         "vfsl.estimators:LGB",
+        "vfsl.estimators:Scorecard",
         "vfsl.evidence:RISA",
         "vfsl.estimators:Association",
     ],

@@ -12,11 +12,14 @@ def test_public_names():
         "VFPU",
         "__version__",
         "completion",
+        "data",
         "datasets",
         "estimators",
         "evidence",
         "pu",
+        "read_table",
         "report",
+        "show_progress",
         "simulate",
     ]
     assert all(getattr(vfsl, name) is not None for name in vfsl.__all__)
@@ -34,6 +37,7 @@ def test_public_names():
         "Part",
         "RandomForest",
         "Roles",
+        "Scorecard",
         "XGB",
         "load_model",
         "load_share",

@@ -71,14 +71,39 @@ def test_predict_without_a_party_and_rows_that_it_lacks(folder, monkeypatch, cap
     read = [pd.read_csv(f / "parties/A/predictions.csv", dtype={"id": str}) for f in (every, alone)]
     first, second = (one.set_index("id") for one in read)
     assert list(first.index) == list(second.index) == [f"{i:05}" for i in range(200, 300)]
-    lacking = ~first["aligned"].to_numpy()
+    lacking = first["scored_by"].eq("own columns").to_numpy()
     assert lacking.tolist() == [True] * 10 + [False] * 90
     chances = [one["probability"].to_numpy() for one in (first, second)]
     np.testing.assert_allclose(chances[0][lacking], chances[1][lacking])
     assert (chances[0][~lacking] != chances[1][~lacking]).any()
+
+
+@pytest.mark.parametrize("model", ["logistic", "linear"])
+def test_every_model_scores_everybody(model, folder, monkeypatch, capsys):
+    label, more = ("A=churn", ()) if model == "logistic" else ("A=debt", ("--drop", "A=churn"))
+    assert train(folder, monkeypatch, "--all-rows", *more, model=model, label=label) == 0
+    own = pd.read_csv(folder / "run/parties/A/predictions-2.csv", dtype={"id": str})
+    table = pd.read_csv(folder / "a.csv", dtype={"id": str})
+    assert sorted(own["id"]) == sorted(table["id"])
+    assert set(own["scored_by"]) == {"joint", "own columns"}
+    assert set(own.loc[own["scored_by"] == "own columns", "rows"]) == {"training"}
+    new = parties(folder, "new_a.csv", "new_b.csv")
+    every, alone = folder / "every", folder / "alone"
+    assert run(monkeypatch, "predict", folder / "run", *new, "--all-rows", "--out", every) == 0
+    only_a = ["--party", f"A={folder / 'new_a.csv'}", "--id", "id"]
     capsys.readouterr()
-    assert run(monkeypatch, "predict", folder / "run", *only_a, "--out", folder / "no") == 2
-    assert "add it by --party, or say --offline B." in capsys.readouterr().err
+    assert run(monkeypatch, "predict", folder / "run", *only_a, "--out", alone) == 0
+    told = capsys.readouterr().out
+    assert "100 rows scored by the columns of A alone, by a model with" in told
+    assert "in cross-validation when it was trained." in told
+    first, second = (
+        pd.read_csv(place / "parties/A/predictions.csv", dtype={"id": str})
+        for place in (every, alone)
+    )
+    assert first["scored_by"].tolist() == ["own columns"] * 10 + ["joint"] * 90
+    assert set(second["scored_by"]) == {"own columns"}
+    value = "probability" if model == "logistic" else "predicted"
+    np.testing.assert_allclose(first[value][:10], second[value][:10])
 
 
 def test_predictions_are_explained_to_those_who_may_know(folder, monkeypatch, capsys):
@@ -154,9 +179,9 @@ def test_wrong_prediction_is_one_sentence(folder, monkeypatch, capsys):
     assert "There is no run in" in capsys.readouterr().err
     assert train(folder, monkeypatch) == 0
     capsys.readouterr()
-    only_a = ["--party", f"A={folder / 'a.csv'}", "--id", "id", "--out", folder / "scored"]
-    assert run(monkeypatch, "predict", folder / "run", *only_a) == 2
-    assert "needs a table of party 'B'" in capsys.readouterr().err
+    only_b = ["--party", f"B={folder / 'b.csv'}", "--id", "id", "--out", folder / "scored"]
+    assert run(monkeypatch, "predict", folder / "run", *only_b) == 2
+    assert "needs a table of party 'A'" in capsys.readouterr().err
     short = folder / "short.csv"
     pd.read_csv(folder / "b.csv", dtype=str).drop(columns="visits").to_csv(short, index=False)
     assert (

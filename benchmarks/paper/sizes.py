@@ -18,6 +18,7 @@ class VfpuSizes:
     """VFPU: data sets, bases, and curves over M (outers) and T (rounds)."""
 
     data: tuple[str, ...] = ("census", "bank", "credit")
+    curves: tuple[str, ...] = ()  # where M and T are varied; () is all
     rows: int = 8_000  # for training, and as many for the test
     labelled: float = 0.1  # fraction of the positives that is known
     bases: tuple[str, ...] = ("lr", "rf", "gbdt", "xgb", "lgb")

@@ -13,6 +13,7 @@ from benchmarks.paper.sizes import VfpuSizes
 from benchmarks.pu import vfpu
 from benchmarks.pu_trials import dataset, trial
 from benchmarks.table import Outcome
+from vfsl.errors import VfslError
 from vfsl.estimators import Estimator
 from vfsl.pu import BASES, VFPU
 
@@ -46,7 +47,10 @@ def vfpu_cell(case: VfpuCase) -> dict[str, Any]:
         rounds=case.rounds,
         promote=case.promote,
     )
-    return vfpu(model, one)
+    try:
+        return vfpu(model, one)
+    except VfslError as error:
+        return {"refused": str(error)}
 
 
 def make_base(name: str, trees: int) -> str | Estimator:
@@ -57,8 +61,10 @@ def make_base(name: str, trees: int) -> str | Estimator:
     return made
 
 
-def points(sizes: VfpuSizes) -> list[tuple[int, int]]:
-    """The pairs of M and T: a line along each."""
+def points(sizes: VfpuSizes, data: str) -> list[tuple[int, int]]:
+    """The pairs of M and T: a line along each where curves are asked for."""
+    if data not in (sizes.curves or sizes.data):
+        return [(sizes.outer, sizes.rounds)]
     along = [(outer, sizes.rounds) for outer in sizes.outers]
     across = [(sizes.outer, rounds) for rounds in sizes.many_rounds]
     return sorted({(sizes.outer, sizes.rounds), *along, *across})
@@ -71,7 +77,7 @@ def run(name: str, sizes: VfpuSizes, say: Callable[[str], None], keep: bool) -> 
         (data, base, outer, rounds)
         for data in find_data(sizes.data, notes)
         for base in sizes.bases
-        for outer, rounds in points(sizes)
+        for outer, rounds in points(sizes, data)
     ]
     cases = {
         f"{data}, {base}, M = {outer}, T = {rounds}, seed {seed}": VfpuCase(
@@ -100,10 +106,17 @@ def run(name: str, sizes: VfpuSizes, say: Callable[[str], None], keep: bool) -> 
         kinds = []
         if (outer, rounds) == (sizes.outer, sizes.rounds):
             kinds.append("bases")
-        if rounds == sizes.rounds and outer in sizes.outers:
+        curves = data in (sizes.curves or sizes.data)
+        if curves and rounds == sizes.rounds and outer in sizes.outers:
             kinds.append("by M")
-        if outer == sizes.outer and rounds in sizes.many_rounds:
+        if curves and outer == sizes.outer and rounds in sizes.many_rounds:
             kinds.append("by T")
+        refused = [one["refused"] for one in mine if "refused" in one]
+        notes += [
+            f"{data}, {base}, M = {outer}, T = {rounds}: {len(refused)} of {len(mine)} seeds were "
+            f"refused: {text}"
+            for text in sorted(set(refused))
+        ]
         facts = {"set": data, "base": base, "M": outer, "T": rounds}
         measured = average(mine, (*METRICS, "core-s"))
         rows += [{"what": kind, **facts, **measured} for kind in kinds]

@@ -6,19 +6,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vfsl import completion, datasets, estimators, evidence, pu, report
+    from vfsl import completion, data, datasets, estimators, evidence, pu, report
+    from vfsl.bar import show_progress
     from vfsl.completion.fedpsg import FedPSG
+    from vfsl.data import read_table
     from vfsl.evidence import RISA
     from vfsl.federation import Federation, simulate
     from vfsl.pu import VFPU
 
 # Loaded on first use, so that worker processes, which need none of it, start fast and small.
-_MODULES = ("completion", "datasets", "estimators", "evidence", "pu", "report")
+_MODULES = ("completion", "data", "datasets", "estimators", "evidence", "pu", "report")
 _NAMES = {
     "Federation": "vfsl.federation",
     "FedPSG": "vfsl.completion.fedpsg",
     "RISA": "vfsl.evidence",
     "VFPU": "vfsl.pu",
+    "read_table": "vfsl.data",
+    "show_progress": "vfsl.bar",
     "simulate": "vfsl.federation",
 }
 
@@ -29,11 +33,14 @@ __all__ = [
     "Federation",
     "__version__",
     "completion",
+    "data",
     "datasets",
     "estimators",
     "evidence",
     "pu",
+    "read_table",
     "report",
+    "show_progress",
     "simulate",
 ]
 

@@ -24,14 +24,15 @@ from vfsl.align.state import NO_CAP, note_missing_caps
 from vfsl.channel import CHANNELS, Channel, Transcript, run_together
 from vfsl.crypto import SCHEMES
 from vfsl.data import PartyTable
-from vfsl.data.checks import check_party_name
+from vfsl.data.checks import check_party_name, counted
 from vfsl.data.findings import declare_label
 from vfsl.draws import FIXED, SYSTEM, PrivateSeed, public_rng
 from vfsl.errors import ConfigError
-from vfsl.parts import Part, Roles
+from vfsl.parts import Part, Roles, no_rows
 from vfsl.progress import Event, OnEvent, Watch
 from vfsl.record import Flow, PartyFacts, RunRecord, StepRecord, fingerprint, versions
 from vfsl.report import write_page
+from vfsl.showing import show_table
 from vfsl.site import (
     AlignmentTerms,
     Outcome,
@@ -51,7 +52,7 @@ _renderers: dict[str, Renderer] = {".html": write_page}  # by suffix
 
 
 def simulate(
-    tables: Mapping[str, pd.DataFrame | PartyTable],
+    tables: Mapping[str, Any],
     *,
     id: str | list[str] | Mapping[str, str | list[str]] = "id",
     labels: Mapping[str, str | None] | None = None,
@@ -69,7 +70,7 @@ def simulate(
 
     Parameters
     ----------
-    tables : mapping of party name to DataFrame or PartyTable
+    tables : mapping of party name to DataFrame (pandas or polars), Arrow table or PartyTable
     id : str, list of str, or mapping by party
         The id column; a list for composite ids.
     labels : mapping of party to column, optional
@@ -90,6 +91,8 @@ def simulate(
         Parties as threads, or as processes of their own.
     key_holder : str
         Name of the party that holds the secret key.
+    on_event : callable, optional
+        Told of progress; ``vfsl.show_progress()`` shows it in a notebook or a terminal.
     private : mapping of party to PrivateSeed, optional
         Private seeds that the parties of a deployment kept, to repeat its run together.
 
@@ -190,10 +193,42 @@ class Federation:
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         self._fingerprint_keys = {party: secrets.token_bytes(32) for party in tables}
 
+    @classmethod
+    def of_one(cls, table: PartyTable, **settings: Any) -> Federation:
+        """A party alone, for predictions by its own columns: all its rows, nobody to align with.
+
+        Parameters
+        ----------
+        table : PartyTable
+            The label holder's; see `vfsl.read_table`.
+        **settings
+            Of `Federation`, such as ``on_event``.
+        """
+        fed = cls({table.party: table}, **settings)
+        rows = np.sort(fed.sites[table.party].ids().rows).astype(np.int64)
+        share = RowShare(table.party, secrets.token_hex(8), rows, no_rows())
+        fed.plan = RowPlan({table.party: share})
+        return fed
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{party} {len(table):,} rows" for party, table in self.tables.items())
         aligned = "not aligned" if self.plan is None else f"{len(self.plan.overlap):,} common rows"
         return f"<Federation of {sizes}; {aligned}; {len(self._steps)} steps>"
+
+    def _repr_html_(self) -> str:
+        """A line per party, in a notebook."""
+        shares = {} if self.plan is None else self.plan.shares
+        lines = [
+            (
+                party,
+                len(table),
+                len(table.columns),
+                len(shares[party].overlap) if party in shares else "–",
+            )
+            for party, table in self.tables.items()
+        ]
+        title = f"Federation; {counted(len(self._steps), 'step')} done"
+        return show_table(title, ("party", "rows", "columns", "common rows"), lines)
 
     # ---- steps --------------------------------------------------------------------------------
 
@@ -229,7 +264,12 @@ class Federation:
             party: partial(_take_part, play, self.sites[party], dict((own or {}).get(party, {})))
             for party in chosen
         }
-        played = run_together(players, on=self._on, transcript=transcript)
+        try:
+            played = run_together(players, on=self._on, transcript=transcript)
+        except BaseException:
+            if self._listener is not None:
+                self._listener.give_up()
+            raise
         for party, (_, standing, outcomes) in played.items():
             site, drawn = self.sites[party], standing.drawn.copy()
             standing.drawn = site.standing.drawn  # one count for all choices of rows
@@ -244,6 +284,7 @@ class Federation:
         *parties: str,
         protocol: str = "blind-rsa",
         hub: str | None = None,
+        hide_sizes: bool = False,
         normalise: Normalise | None = None,
         duplicates: str = "error",
         empty: str = "error",
@@ -261,6 +302,9 @@ class Federation:
             docs/align.md when to choose which.
         hub : str, optional
             The party that asks the others and sets the common order; by default the last one.
+        hide_sizes : bool
+            With "aided": fill lists up and add decoys, so that the key holder learns neither how
+            long they are nor how many ids are common.
         normalise : Normalise, optional
             How ids are made comparable.
         duplicates : {"error", "first"}
@@ -278,17 +322,46 @@ class Federation:
         -------
         RowPlan
         """
-        chosen = parties or tuple(self.tables)
-        for party in chosen:
-            self._check_party("align was asked for", party)
-        if len(set(chosen)) < 2 or len(set(chosen)) != len(chosen):
-            raise ConfigError(f"align needs two or more different parties. Got {chosen} instead.")
+        chosen = self._check_chosen("align", parties)
         if hub is not None and hub not in chosen:
             raise ConfigError(f"The hub must be one of {', '.join(chosen)}. Got {hub!r} instead.")
         options = {"normalise": normalise, "duplicates": duplicates, "empty": empty}
         self.set_alignment(limits, state, options)
-        self.play(partial(rows.align, parties=chosen, protocol=protocol, hub=hub))
+        self.play(
+            partial(rows.align, parties=chosen, protocol=protocol, hub=hub, hide_sizes=hide_sizes)
+        )
         return self._aligned()
+
+    def count_common(
+        self,
+        *parties: str,
+        hide_sizes: bool = False,
+        normalise: Normalise | None = None,
+        duplicates: str = "error",
+        empty: str = "error",
+        limits: Limits | None = None,
+        state: Mapping[str, Path | str] | None = None,
+    ) -> int:
+        """How many ids parties have in common; nobody learns which. The key holder helps.
+
+        The parameters are those of `align`, whose protocol is "aided" here.
+        """
+        chosen = self._check_chosen("count_common", parties)
+        options = {"normalise": normalise, "duplicates": duplicates, "empty": empty}
+        self.set_alignment(limits, state, options)
+        told = self.play(partial(rows.count_common, parties=chosen, hide_sizes=hide_sizes))
+        return int(told[chosen[0]])
+
+    def _check_chosen(self, method: str, parties: tuple[str, ...]) -> tuple[str, ...]:
+        """The parties to compare, all by default."""
+        chosen = parties or tuple(self.tables)
+        for party in chosen:
+            self._check_party(f"{method} was asked for", party)
+        if len(set(chosen)) < 2 or len(set(chosen)) != len(chosen):
+            raise ConfigError(
+                f"{method} needs two or more different parties. Got {chosen} instead."
+            )
+        return chosen
 
     def mark(
         self,

@@ -58,6 +58,12 @@ class Watch:
         else:
             self._tell(heard)
 
+    def give_up(self) -> None:
+        """Say that the step at hand has failed, so that nobody waits for its end."""
+        if self._step:
+            self._tell(Event(self._step, "failed"))
+        self._step = ""
+
     def _hear_message(self, name: str) -> None:
         counts = _COUNTED.findall(name)
         stage = ", ".join(f"{word} {int(number) + 1}" for word, number in counts)

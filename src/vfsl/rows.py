@@ -16,10 +16,13 @@ import numpy as np
 
 from vfsl.align import (
     PROTOCOLS,
+    Question,
     RowShare,
     align_aided,
     align_hub,
     align_server,
+    ask_for_marks,
+    find_common,
     help_parties,
     mark_aided,
     mark_client,
@@ -27,7 +30,7 @@ from vfsl.align import (
 )
 from vfsl.channel import Channel, expect_array
 from vfsl.data import PartyTable
-from vfsl.errors import DataError
+from vfsl.errors import ConfigError, DataError
 from vfsl.parts import Rows, no_rows
 from vfsl.site import Site, TestRows
 from vfsl.values import Array, Disclosure, Disclosures
@@ -41,25 +44,32 @@ DISCLOSURES: Disclosures = {
 
 
 def align(
-    site: Site, channel: Channel, parties: Sequence[str], protocol: str, hub: str | None = None
+    site: Site,
+    channel: Channel,
+    parties: Sequence[str],
+    protocol: str,
+    hub: str | None = None,
+    hide_sizes: bool = False,
 ) -> RowShare | None:
     """Find the rows that parties have in common; by default the last one named is the hub.
 
     With a protocol that needs a helper, the key holder is that, and nobody is the hub.
+    ``hide_sizes`` is that of `Alignment`.
     """
     hub, helper = parties[-1] if hub is None else hub, find_helper(site, protocol)
-    settings = {"protocol": protocol, "parties": list(parties)}
+    settings: dict[str, Any] = {"protocol": protocol, "parties": list(parties)}
     settings |= {"hub": hub} if helper is None else {"helper": helper}
+    settings |= {"hide_sizes": True} if hide_sizes else {}
     site.standing.aligned, site.standing.held_out = tuple(parties), None
     site.standing.rows = None
     if site.me == helper:
         with site.records("align", channel, settings):
-            help_parties(channel, parties, parties)
+            help_parties(channel, Question(parties, helper, parties))
     if site.me not in parties:
         return None
     with site.records("align", channel, settings) as outcome:
         notes: list[str] = []
-        how, ids = site.intersection("align", protocol, notes), site.ids()
+        how, ids = site.intersection("align", protocol, notes, hide_sizes), site.ids()
         order = site.public_rng("row order") if site.alignment.seeded_order else None
         if helper is not None:
             share = align_aided(channel, parties, helper, ids, how, rng=order)
@@ -72,6 +82,35 @@ def align(
         outcome.notes = tuple(notes)
     site.standing.rows = share
     return share
+
+
+def count_common(
+    site: Site,
+    channel: Channel,
+    parties: Sequence[str],
+    protocol: str = "aided",
+    hide_sizes: bool = False,
+) -> int | None:
+    """How many ids parties have in common; nobody learns which. The key holder compares tags."""
+    helper = find_helper(site, protocol)
+    if helper is None:
+        raise ConfigError(
+            f"The protocol {protocol!r} tells the hub which ids are common, not only how many. "
+            "Only 'aided' can count."
+        )
+    if site.me not in (*parties, helper):
+        return None
+    question = Question(parties, helper, parties, count_only=True)
+    settings = {"protocol": protocol, "parties": list(parties), "helper": helper}
+    with site.records("count", channel, settings) as outcome:
+        if site.me == helper:
+            help_parties(channel, question)
+            return None
+        notes: list[str] = []
+        how = site.intersection("count", protocol, notes, hide_sizes)
+        found = find_common(channel, question, site.ids(), how)
+        outcome.metrics, outcome.notes = {"common ids": found.count}, tuple(notes)
+    return found.count
 
 
 def mark(
@@ -88,8 +127,8 @@ def mark(
     settings = {"protocol": protocol, "positives": positives, "label_holder": label_holder}
     if site.me == helper:
         with site.records("mark", channel, settings):
-            inner = channel.within("marks")
-            help_parties(inner, (label_holder, positives), (label_holder,))
+            question = ask_for_marks(label_holder, positives, helper)
+            help_parties(channel.within("marks"), question)
         return None
     with site.records("mark", channel, settings) as outcome:
         notes: list[str] = []

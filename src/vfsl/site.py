@@ -164,7 +164,9 @@ class Site:
     pages : Path or None
         Where pages go that say nothing of its data, such as a model's settings.
     suffix : str
-        Of tables among its results: ".csv" or ".parquet".
+        Of completed columns: ".csv", ".tsv" or ".parquet".
+    form : str
+        Of its other results: ".csv" or ".parquet".
     test : TestRows or None
         Which rows the job holds out.
     number : int
@@ -185,6 +187,7 @@ class Site:
     results: Path | None = None
     pages: Path | None = None
     suffix: str = ".csv"
+    form: str = ".csv"
     test: TestRows | None = None
     number: int = 0
     on_event: OnEvent | None = None
@@ -231,7 +234,8 @@ class Site:
     ) -> Part | None:
         """The party's aligned and remaining rows; the target at the label holder only.
 
-        None where this party was not aligned. Row weights are the label holder's.
+        None where this party was not aligned. Row weights are the label holder's. Without a column
+        for the label there is no target: rows to predict need none.
         """
         if self.table is None or self.standing.rows is None:
             return None
@@ -239,6 +243,8 @@ class Site:
         if label is None or label[0] != self.me:
             return Part(table, share.overlap, rest=share.rest)
         column = label[1]
+        if column not in table.columns:  # new rows have no label
+            return Part(table, share.overlap, rest=share.rest)
         target, others = (labels_of(table, column, rows) for rows in (share.overlap, share.rest))
         if table.kinds[column] is not Kind.LABEL:
             table = table.without([column])
@@ -288,7 +294,9 @@ class Site:
         parts = split_ids(table.ids, len(table.id_columns))
         return prepare_ids(self.me, *parts, **self.alignment.id_options)
 
-    def intersection(self, step: str, protocol: str, notes: list[str]) -> Alignment:
+    def intersection(
+        self, step: str, protocol: str, notes: list[str], hide_sizes: bool = False
+    ) -> Alignment:
         """How this party takes part in a set intersection; cautions go to ``notes``."""
 
         def listen(event: Event | Caution) -> None:
@@ -304,6 +312,7 @@ class Site:
             limits=terms.limits,
             state=terms.state,
             lasting=terms.lasting,
+            hide_sizes=hide_sizes,
             on_event=listen,
         )
 

@@ -15,11 +15,13 @@ from vfsl.align import (
     alignment_roles,
     help_parties,
     prepare_ids,
+    tags,
 )
-from vfsl.align.aided import TAG_BYTES, SortedTags, find_common, intersect_tags, make_keyed_tags
+from vfsl.align.aided import Question, find_common
 from vfsl.align.roles import HELPER
+from vfsl.align.tags import TAG_BYTES, SortedTags, make_keyed_tags, mark_common
 from vfsl.channel import Transcript, run_together
-from vfsl.errors import DataError, LimitReached, ProtocolError
+from vfsl.errors import ConfigError, DataError, LimitReached, ProtocolError
 
 AIDED = Alignment(protocol="aided")
 OPEN = Limits(asked=1000, minimum=1)
@@ -65,8 +67,11 @@ def test_tags_whose_first_bytes_are_equal_are_told_apart(groups):
         ).reshape(-1, TAG_BYTES)
         for group in groups
     ]
-    places = intersect_tags([SortedTags.of(one) for one in rows])
-    found = [[tuple(row) for row in one[at]] for one, at in zip(rows, places, strict=True)]
+    lists = [SortedTags.of(one) for one in rows]
+    marks = mark_common(lists)
+    found = [
+        [tuple(row) for row in one.join()[mark]] for one, mark in zip(lists, marks, strict=True)
+    ]
     expected = sorted(set.intersection(*groups))
     for one in found:
         assert [(row[7], row[11]) for row in one] == expected
@@ -96,9 +101,9 @@ def seen_by_helper(ids):
 def test_the_helper_sees_random_numbers_that_change_every_time():
     ids = lists(A=range(2000), B=range(1000, 3000))
     views = [seen_by_helper(ids) for _ in range(2)]
-    tags = [[s.body for s in view if s.name.endswith("tags")] for view in views]
+    bodies = [[s.body for s in view if s.name.endswith("tags")] for view in views]
     assert {s.name.rsplit("/")[-1] for s in views[0]} == {"sizes", "tags"}
-    bodies = [b"".join(one) for one in tags]
+    bodies = [b"".join(one) for one in bodies]
     for body in bodies:
         bits = np.unpackbits(np.frombuffer(body, dtype=np.uint8)).mean()
         assert abs(bits - 0.5) < 0.01  # 380,000 bits: more than ten deviations
@@ -114,12 +119,12 @@ def test_helper_and_holder_together_can_test_ids():
     transcript = Transcript(keep_views=True)
     run_together(alignment_roles(ids, "B", dict.fromkeys(ids, AIDED)), transcript=transcript)
     told = next(s for s in transcript.sights if s.name.endswith("/key"))
-    tags = b"".join(
+    sent = b"".join(
         s.body for s in transcript.sights if s.name.endswith("/tags") and s.sender == "A"
     )
     keys = (told.body[i : i + 32] for i in range(len(told.body) - 31))
     guess = ids["A"].digests[:1]
-    assert any(make_keyed_tags(guess, key).tobytes() in tags for key in keys)
+    assert any(make_keyed_tags(guess, key).tobytes() in sent for key in keys)
 
 
 def test_nobody_learns_an_overlap_that_is_too_small():
@@ -131,7 +136,7 @@ def test_nobody_learns_an_overlap_that_is_too_small():
     transcript = Transcript(keep_views=True)
     with pytest.raises(DataError, match="fewer ids in common"):
         run_together(alignment_roles(ids, "B", how), transcript=transcript)
-    assert not any(b"positions" in s.body for s in transcript.sights)
+    assert not any(s.name.endswith("/common") for s in transcript.sights)
 
 
 def test_other_id_options_are_refused():
@@ -154,17 +159,19 @@ def test_lists_count_against_the_cap(tmp_path):
 def test_marking_tells_the_positive_holder_nothing():
     ids = lists(C=range(50), A=range(0, 100, 3))
     transcript = Transcript(keep_views=True)
+    question = Question(("C", "A"), "K", ("C",))
 
     def holder(channel):
-        return find_common(channel, ("C", "A"), "K", ids[channel.me], AIDED, ("C",), 0)
+        return find_common(channel, question, ids[channel.me], AIDED)
 
     def helper(channel):
-        return help_parties(channel, ("C", "A"), ("C",))
+        return help_parties(channel, question)
 
     came = run_together({"C": holder, "A": holder, "K": helper}, transcript=transcript)
-    assert sorted(came["C"][1]) == list(range(0, 50, 3))
-    assert len(came["A"][1]) == 0
-    assert not any(s.receiver == "A" and s.sender == "K" for s in transcript.sights)
+    assert sorted(came["C"].numbers) == list(range(0, 50, 3))
+    assert len(came["A"].numbers) == 0
+    told = {s.name.rsplit("/")[-1] for s in transcript.sights if s.receiver == "A"}
+    assert told == {"list", "key", "taken"}
 
 
 def test_a_federation_aligns_and_marks_with_its_key_holder():
@@ -186,3 +193,128 @@ def test_a_federation_aligns_and_marks_with_its_key_holder():
     known = {row for row, mark in zip(rows[1], marked.marks, strict=True) if mark == 1}
     assert known == set(people[30:60].tolist())
     assert "to the helper: tags under a key that it does not have" in set(fed.ledger["fact"])
+
+
+# ---- buckets ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_buckets(monkeypatch):
+    """Buckets of about 16 tags, and lists of more than 100 tags in files."""
+    monkeypatch.setattr(tags, "_BUCKET_TAGS", 16)
+    monkeypatch.setattr(tags, "_IN_MEMORY", 100)
+
+
+@pytest.mark.usefixtures("small_buckets")
+@pytest.mark.parametrize("hide", [False, True])
+def test_buckets_in_files_give_the_plan_of_one_bucket_in_memory(monkeypatch, tmp_path, hide):
+    ids = lists(A=range(700), B=range(300, 1100), C=range(250, 900))
+    how = {
+        party: Alignment(protocol="aided", hide_sizes=hide, state=tmp_path / party) for party in ids
+    }
+    plan = align(ids, how=how, rng=np.random.default_rng(5))
+    assert not [path for path in tmp_path.rglob("*") if "vfsl-tags" in path.name]
+    monkeypatch.undo()
+    whole = align(ids, how=AIDED, rng=np.random.default_rng(5))
+    for party in ids:
+        assert (plan[party].overlap == whole[party].overlap).all()
+        assert (plan[party].rest == whole[party].rest).all()
+
+
+def test_buckets_are_the_first_bits():
+    rows = np.zeros((4, TAG_BYTES), dtype=np.uint8)
+    rows[:, 0] = [0b00000000, 0b01111111, 0b10000000, 0b11111111]
+    assert tags.find_buckets(rows, 4).tolist() == [0, 1, 2, 3]
+    assert tags.find_buckets(rows, 1).tolist() == [0, 0, 0, 0]
+    assert [tags.count_buckets(n) for n in (0, 1 << 20, (1 << 20) + 1, 10**8)] == [1, 1, 2, 128]
+
+
+@pytest.mark.usefixtures("small_buckets")
+def test_a_list_waits_in_a_private_folder_that_is_gone_afterwards(tmp_path):
+    ids = np.arange(500, dtype=np.int64)
+    rows = make_keyed_tags(lists(A=range(500))["A"].digests, bytes(32))
+    with tags.TagList(500, 8, tmp_path) as found:
+        found.add(rows[:300], ids[:300])
+        found.add(rows[300:], ids[300:])
+        (scratch,) = tmp_path.iterdir()
+        assert scratch.stat().st_mode & 0o077 == 0
+        came = [found.sort(bucket) for bucket in range(8)]
+        everything = np.concatenate(came)
+        assert everything.tolist() == sorted(rows.tolist())
+        for bucket, part in enumerate(came):
+            numbers = found.find_ids(bucket, np.ones(len(part), dtype=bool))
+            assert (rows[numbers] == part).all()
+    assert not list(tmp_path.iterdir())
+
+
+# ---- hidden sizes, and counting -----------------------------------------------------------------
+
+
+def helper_facts(ids, hide):
+    """What the helper can count: lengths of lists, and tags that all have."""
+    how = dict.fromkeys(ids, Alignment(protocol="aided", hide_sizes=hide))
+    transcript = Transcript()
+    roles = alignment_roles(ids, "B", how)
+    came = run_together(roles, transcript=transcript)
+    sent = {e.sender: e.bytes for e in transcript.entries if e.name.endswith("tags")}
+    return came[HELPER], tuple(sorted(sent.values()))
+
+
+def test_the_helper_sees_neither_sizes_nor_the_overlap_where_they_are_hidden():
+    small, large = lists(A=range(1030), B=range(1000, 2300)), lists(A=range(2000), B=range(2048))
+    assert {helper_facts(one, hide=True)[1] for one in (small, large)} == {
+        helper_facts(small, hide=True)[1]
+    }
+    assert helper_facts(small, hide=False)[1] != helper_facts(large, hide=False)[1]  # control
+    counts = [helper_facts(small, hide=True)[0] for _ in range(12)]
+    assert min(counts) >= 30  # the true overlap, and up to 1,024 decoys
+    assert max(counts) <= 30 + 1024
+    assert len(set(counts)) > 6  # of 1,025 values; fewer by chance below 1e-12
+    assert helper_facts(small, hide=False)[0] == 30  # control
+
+
+def test_too_few_common_ids_are_noticed_behind_decoys():
+    ids = lists(A=range(20), B=range(15, 40))
+    with pytest.raises(DataError, match="fewer ids in common"):
+        align(ids, how=Alignment(protocol="aided", hide_sizes=True, limits=Limits(minimum=6)))
+
+
+def test_hidden_sizes_need_a_helper_and_all_parties():
+    with pytest.raises(ConfigError, match="Only alignment with a helper"):
+        Alignment(protocol="ecdh", hide_sizes=True)
+    ids = lists(A=range(20), B=range(15, 40))
+    how = {"A": AIDED, "B": Alignment(protocol="aided", hide_sizes=True)}
+    with pytest.raises(ProtocolError, match="choose the same at both"):
+        align(ids, how=how)
+
+
+@pytest.mark.parametrize("hide", [False, True])
+def test_counting_tells_how_many_and_not_which(hide):
+    frames = {
+        "A": pd.DataFrame({"id": range(60), "a": 0.0}),
+        "B": pd.DataFrame({"id": range(25, 90), "b": 0.0}),
+    }
+    fed = vfsl.simulate(frames, seed=1)
+    assert fed.count_common(hide_sizes=hide) == 35
+    assert "common" not in set(fed.ledger["message"])
+    assert "how many ids all lists have, or whether they are enough" in set(fed.ledger["fact"])
+
+
+def test_tags_out_of_order_are_refused():
+    ids = lists(A=range(200), B=range(100, 300))
+    question = Question(("A", "B"), "K", ("A", "B"))
+
+    def shuffling(channel):
+        original = tags.TagList.sort
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tags.TagList, "sort", lambda self, at: original(self, at)[::-1])
+            return find_common(channel, question, ids["A"], AIDED)
+
+    with pytest.raises(ProtocolError, match="rising order"):
+        run_together(
+            {
+                "A": shuffling,
+                "B": lambda channel: find_common(channel, question, ids["B"], AIDED),
+                "K": lambda channel: help_parties(channel, question),
+            }
+        )

@@ -108,7 +108,8 @@ def test_points_of_m_and_t_are_a_line_along_each():
     from benchmarks.paper.vfpu import make_base, points
 
     sizes = replace(FULL["vfpu-bases"], outers=(1, 5), many_rounds=(5, 20), outer=3, rounds=20)
-    assert points(sizes) == [(1, 20), (3, 5), (3, 20), (5, 20)]
+    assert points(sizes, "bank") == [(1, 20), (3, 5), (3, 20), (5, 20)]
+    assert points(replace(sizes, curves=("census",)), "bank") == [(3, 20)]
     assert make_base("xgb", 4).n_estimators == 4
     assert make_base("xgb", 0) == "xgb"
 

@@ -11,4 +11,4 @@ def _no_threads_stay():
     yield
     for engine in Engine.made:
         for transport in engine.transports.values():
-            transport._stop()
+            transport._stop(0.0)

@@ -40,7 +40,7 @@ class Engine:
         self.opened.wait()
         return made
 
-    def carry(self, me, peer, envelope):
+    def carry(self, me, peer, envelope, seconds=1.0):
         self.seen.append((me, peer, bytes(envelope)))
         self.probe(peer)
         if self.on_carry is not None:

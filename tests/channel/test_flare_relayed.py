@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.channel.relay_case import Engine, pair, run
-from vfsl.channel import relayed
+from vfsl.channel import envelopes, relayed
+from vfsl.channel.envelopes import DATA, HEADER, Pace
 from vfsl.channel.transport import RELAY
 from vfsl.errors import ChannelError, PeerFailed, TimedOut, Unauthentic
 from vfsl.testing.channels import CHANNEL_CHECKS, TALK
@@ -28,8 +29,9 @@ def impatient(monkeypatch):
 
 
 def test_large_frames_go_in_parts_as_arrays(monkeypatch):
-    monkeypatch.setattr(relayed, "PART_BYTES", 1000)
-    monkeypatch.setattr(relayed, "ARRAY_FROM", 900)
+    monkeypatch.setattr(Pace, "least", 1000)
+    monkeypatch.setattr(Pace, "most", 1000)
+    monkeypatch.setattr(envelopes, "ARRAY_FROM", 900)
     kinds = []
     engine = Engine("AB")
     a, b = pair(engine)
@@ -59,10 +61,9 @@ def test_an_envelope_that_is_carried_twice_counts_once():
         b"",
         b"VE",
         b"XX" + bytes(40),
-        b"VE\x02\x00" + bytes(16) + b"\xff" * 16,
-        b"VE\x02\x02" + bytes(40),
-        b"VE\x02\x03" + bytes(40),
-        b"VE\x01\x00" + bytes(40),
+        b"VE\x03\x00" + bytes(16) + b"\xff" * 16,
+        b"VE\x03\x02" + bytes(40),
+        b"VE\x03\x03" + bytes(40),
     ],
 )
 def test_an_envelope_that_is_not_ours_is_refused_and_blames_nobody_for_sure(forged):
@@ -76,24 +77,24 @@ def test_an_envelope_that_is_not_ours_is_refused_and_blames_nobody_for_sure(forg
 @pytest.mark.parametrize("change", ["altered", "replayed", "reordered"])
 def test_sealing_refuses_what_a_relay_changes(change):
     """The relay rewrites headers as it likes; the frames inside still have to be the right ones."""
-    head = relayed._HEADER
+    head = HEADER
     held = []
 
     def meddle(me, peer, envelope):
-        magic, version, kind, session, number, part, parts = head.unpack_from(envelope)
-        if me != "A" or kind != relayed._DATA or number == 0:  # the handshake passes
+        magic, version, kind, session, number, start, total = head.unpack_from(envelope)
+        if me != "A" or kind != DATA or number == 0:  # the handshake passes
             return [envelope]
         content = envelope[head.size :]
         if change == "altered":
             return [envelope[:-1] + bytes([envelope[-1] ^ 1])]
         if change == "replayed":
-            again = head.pack(magic, version, kind, session, number + 1, part, parts) + content
+            again = head.pack(magic, version, kind, session, number + 1, start, total) + content
             return [envelope, again] if number == 1 else []
         held.append(content)
         if len(held) < 2:
             return []
         return [
-            head.pack(magic, version, kind, session, 1 + place, 0, 1) + content
+            head.pack(magic, version, kind, session, 1 + place, 0, len(content)) + content
             for place, content in enumerate(reversed(held))
         ]
 

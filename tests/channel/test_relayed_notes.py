@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 
 from tests.channel.relay_case import Engine, pair, run
-from vfsl.channel import Attempt, relayed, wire
+from vfsl.channel import Attempt, wire
+from vfsl.channel.envelopes import DATA, OPEN_NOTE, SEALED_NOTE, make_envelope, open_envelope
 from vfsl.channel.relayed import session_name
 from vfsl.channel.sealing import NoteSession, Secrets
 from vfsl.errors import ChannelError, DataError, PeerFailed, VfslError
@@ -22,14 +23,13 @@ FORGED = {
 
 
 def envelope(kind, content, number=0):
-    fields = (relayed._MAGIC, relayed._VERSION, kind, session_name("run", 1), number, 0, 1)
-    return relayed._HEADER.pack(*fields) + content
+    return make_envelope(kind, session_name("run", 1), number, content)
 
 
 def opened(one):
     """Kind, number and content of an envelope."""
-    _, _, kind, _, number, _, _ = relayed._HEADER.unpack_from(one)
-    return kind, number, one[relayed._HEADER.size :]
+    found = open_envelope(one)
+    return found.kind, found.number, found.content
 
 
 def talk(channel):
@@ -53,14 +53,14 @@ HEARD = {"A": ["word 1", "word 3"], "B": ["word 0", "word 2"]}
 
 def forging(kind, after_handshake):
     """A relay that says something in A's name, before its handshake or amid the talk."""
-    note = envelope(relayed._OPEN_NOTE, wire.encode(*FORGED[kind]))
+    note = envelope(OPEN_NOTE, wire.encode(*FORGED[kind]))
     amid = threading.Event()
 
     def carry(me, peer, one):
         if me != "A":
             return [one]
         # A's frame 0 is its handshake; with frame 2 it answers B, who has its keys by then.
-        if opened(one)[:2] == (relayed._DATA, 2):
+        if opened(one)[:2] == (DATA, 2):
             amid.set()
         if after_handshake:
             return [note, one, note] if amid.is_set() else [one]
@@ -87,7 +87,7 @@ def test_repeated_notes_count_once():
     kept = []
 
     def carry(me, peer, one):
-        if opened(one)[0] != relayed._SEALED_NOTE:
+        if opened(one)[0] != SEALED_NOTE:
             return [one]
         kept.append((me, peer, one))
         return [old for sender, receiver, old in kept if (sender, receiver) == (me, peer)] * 2
@@ -102,7 +102,7 @@ def test_a_changed_note_stops_the_run_and_blames_nobody_for_sure(change):
 
     def carry(me, peer, one):
         kind, number, content = opened(one)
-        if kind != relayed._SEALED_NOTE:
+        if kind != SEALED_NOTE:
             return [one]
         if me == "B":
             from_b.append(content)
@@ -123,7 +123,7 @@ def test_a_changed_note_stops_the_run_and_blames_nobody_for_sure(change):
 def test_a_note_of_one_pair_is_refused_by_another():
     def carry(me, peer, one):
         kind, number, content = opened(one)
-        if me == "A" and peer == "C" and kind == relayed._SEALED_NOTE:
+        if me == "A" and peer == "C" and kind == SEALED_NOTE:
             engine.transports["B"].accept("A", envelope(kind, content, number + 1))
         return [one]
 
@@ -147,7 +147,7 @@ def test_frames_that_are_withheld_before_an_end_are_not_blamed_on_the_sender():
     def carry(me, peer, one):
         kind, number, _ = opened(one)
         # Frame 0 is the handshake, frame 1 the only message.
-        return [] if (me, kind, number) == ("A", relayed._DATA, 1) else [one]
+        return [] if (me, kind, number) == ("A", DATA, 1) else [one]
 
     def sends(channel):
         channel.within("x", TALK).send("B", "anything", 1)
@@ -165,7 +165,7 @@ def test_a_party_whose_sealed_note_is_wrong_is_refused(kind):
         transport = engine.transports["A"]
         content = wire.encode(*FORGED[kind])
         number, sealed = transport._notes._keys["B"].seal(content)
-        transport._outbox["B"].put(envelope(relayed._SEALED_NOTE, sealed, number))
+        engine.carry("A", "B", envelope(SEALED_NOTE, sealed, number))
         channel.within("x", TALK).receive("B", "anything")
 
     engine = Engine("AB")
@@ -241,8 +241,8 @@ def test_the_relay_sees_no_kind_of_a_note():
     engine = Engine("AB")
     run({"A": talk, "B": talk}, engine=engine)
     kinds = [opened(one)[0] for _, _, one in engine.seen]
-    assert kinds.count(relayed._SEALED_NOTE) >= 4
-    assert relayed._OPEN_NOTE not in kinds
+    assert kinds.count(SEALED_NOTE) >= 4
+    assert OPEN_NOTE not in kinds
     carried = b"".join(one for _, _, one in engine.seen)
     for word in (b"working", b"ended", b"posted"):
         assert word not in carried

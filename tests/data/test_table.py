@@ -178,7 +178,7 @@ def test_column_names_must_be_text_and_unique():
         make(pd.DataFrame([["a", 1, 2]], columns=["id", "x", "x"]))
     with pytest.raises(DataError, match=r"2 columns whose name is empty or not a text"):
         make(pd.DataFrame([["a", 1, 2]], columns=["id", 0, " "]))
-    with pytest.raises(DataError, match=r"must be a pandas DataFrame\. Got list instead"):
+    with pytest.raises(DataError, match=r"or an Arrow table\. Got list instead"):
         make([1, 2])  # type: ignore[arg-type]
 
 

@@ -132,7 +132,7 @@ class Engine:
         self._opened.wait()
         return made
 
-    def _carry(self, me, peer, envelope):
+    def _carry(self, me, peer, envelope, seconds):
         self._probe(peer)
         self._probe(me)
         self.seen.append((me, peer, bytes(envelope)))

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.network, pytest.mark.timeout(400), pytest.mark.xdist_g
 
 # The header of an envelope: name, version, kind, session, and a number below 2**32. The name alone
 # would turn up by chance once in fifteen runs: some 280 MB of ciphertext pass the relay.
-ENVELOPE = re.compile(rb"VE\x02\x00.{20}\x00{4}", re.DOTALL)
+ENVELOPE = re.compile(rb"VE\x03\x00.{20}\x00{4}", re.DOTALL)
 
 # Runs in the relay's processes only: writes down everything that passes through them.
 SNIFFER = """

@@ -7,6 +7,9 @@ import time
 
 import pytest
 
+from vfsl.deploy import submit
+from vfsl.deploy.engine import JobFacts
+from vfsl.deploy.job import job_hash, load_shared_job, sealed_text
 from vfsl.deploy.runs import Refused, RunFolder, all_runs, identify_process
 from vfsl.deploy.submit import fetch_results, resume_run, status_lines, wait_for
 from vfsl.errors import ConfigError, PeerFailed, ProtocolError, StoreError, TimedOut
@@ -131,3 +134,27 @@ def wait_until_gone(number):
     deadline = time.monotonic() + 10
     while identify_process(number) is not None and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_run_that_has_not_begun_says_whom_it_waits_for(world, monkeypatch, ended):
+    text = sealed_text(load_shared_job(world.folder / "job.toml"))
+    content = {"text": text, "hash": job_hash(text), "attempt": 1, "engine job": "x"}
+    kept = world.kept("C")
+    write_json(kept.path / "job.json", content)
+    kept.note("submitted", "The run waits for all parties to take part.")
+    state = "FINISHED:CAN_NOT_SCHEDULE" if ended else "SUBMITTED"
+    facts = JobFacts(state, "12:00:00: missing required site B", ("A", "C", "K"))
+    monkeypatch.setattr(submit, "_engine_facts", lambda folder, run: facts)
+    monkeypatch.setattr(submit, "_ASK_EVERY", 0.0)
+    (line,) = status_lines(world.site("C"), "run-1")
+    assert "Not connected to the relay: 'B'" in line
+    if not ended:
+        assert kept.status().state == "submitted"
+        with pytest.raises(TimedOut, match="Not connected to the relay: 'B'"):
+            wait_for(world.site("C"), "run-1", 0.7)
+        return
+    assert "missing required site B" in line
+    assert "--resume run-1" in line
+    assert (kept.status().state, kept.status().party) == ("failed", "B")
+    assert wait_for(world.site("C"), "run-1", 5).state == "failed"

@@ -15,6 +15,7 @@ from vfsl.estimators import (
     LinearRegression,
     LogisticRegression,
     RandomForest,
+    Scorecard,
     load_model,
     save_model,
 )
@@ -43,6 +44,11 @@ MAKERS = {
     "logistic of degree one": (
         partial(LogisticInRounds, refine=0, max_rounds=100, tolerance=1e-7, **EXACT),
         {"tolerance": 1e-5},
+    ),
+    # Columns of few rows are cut the more coarsely the more of them a party has.
+    "scorecard": (
+        partial(Scorecard, least_information=0.0, label_noise=0.0),
+        {"tolerance": 2e-2, "weights": False, "rows": 500},
     ),
     "rf": (partial(RandomForest, n_estimators=3, together=2, max_depth=3), {"draws": True}),
     "rf of numbers": (

@@ -24,7 +24,7 @@ def test_a_training_says_which_rows_its_figures_are_of():
     assert tell_run(steps) == [
         "Trained with it: held-out AUC 0.942; training AUC 0.916; converged after 2 rounds "
         "(1.00 s)",
-        "Predict logistic: held-out AUC 0.1 (1.00 s)",
+        "Predicted by another: held-out AUC 0.100 where the label is known (1.00 s)",
     ]
 
 

@@ -1,6 +1,6 @@
 """Private alignment: who is in both tables, without showing who is not."""
 
-from vfsl.align.aided import align_aided, help_parties
+from vfsl.align.aided import Question, align_aided, find_common, help_parties
 from vfsl.align.blind_rsa import BlindingPool, RsaKey
 from vfsl.align.ecdh import CurveKey
 from vfsl.align.ids import IdList, Normalise, prepare_ids
@@ -12,6 +12,7 @@ from vfsl.align.roles import (
     align_hub,
     align_server,
     alignment_roles,
+    ask_for_marks,
     mark_aided,
     mark_client,
     mark_server,
@@ -30,6 +31,7 @@ __all__ = [
     "Matches",
     "Normalise",
     "PsiProtocol",
+    "Question",
     "RowPlan",
     "RowShare",
     "RsaKey",
@@ -40,6 +42,8 @@ __all__ = [
     "align_hub",
     "align_server",
     "alignment_roles",
+    "ask_for_marks",
+    "find_common",
     "help_parties",
     "intersect_client",
     "intersect_server",

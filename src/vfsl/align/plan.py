@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from vfsl.align.ids import IdList, RowNumbers
 from vfsl.errors import DataError, StoreError
+from vfsl.showing import show_table
 from vfsl.store import read_arrays, read_json, write_arrays, write_json
 
 _VERSION = 1
@@ -132,6 +133,11 @@ class RowPlan:
     def __repr__(self) -> str:
         rests = ", ".join(f"{party} {len(one.rest):,}" for party, one in self.shares.items())
         return f"<RowPlan: {len(self.overlap):,} common rows; other rows: {rests}>"
+
+    def _repr_html_(self) -> str:
+        """A line per party, in a notebook."""
+        lines = [(party, len(one.overlap), len(one.rest)) for party, one in self.shares.items()]
+        return show_table("Row plan", ("party", "common rows", "other rows"), lines)
 
     def __getitem__(self, party: str) -> RowShare:
         if party not in self.shares:

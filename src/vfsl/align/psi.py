@@ -164,6 +164,11 @@ class Alignment:
         "Refuse to go without `state`, as between organisations: a count of questions that ends "
         "with the run would cap nobody.",
     )
+    hide_sizes: bool = param(
+        False,
+        "With 'aided': fill lists up to a power of two and add decoys, so that the helper learns "
+        "neither how long they are nor how many ids are common; all parties must choose the same.",
+    )
     key: Any = param(
         None, "The server's key (a PsiServer), instead of the one in `state`.", option=False
     )
@@ -190,6 +195,11 @@ class Alignment:
             raise ConfigError(
                 f"The security parameter of {self.protocol} must be "
                 f"{' or '.join(map(str, levels))}. Got {self.security!r} instead."
+            )
+        if self.hide_sizes and not self.helped:
+            raise ConfigError(
+                "Only alignment with a helper can hide sizes; choose the protocol 'aided' or "
+                "leave hide_sizes out."
             )
         if self.lasting and self.state is None:
             raise ConfigError(

@@ -28,7 +28,7 @@ from functools import partial
 
 import numpy as np
 
-from vfsl.align.aided import align_aided, find_common, help_parties
+from vfsl.align.aided import Question, align_aided, find_common, help_parties
 from vfsl.align.ids import IdList, RowNumbers, draw_secret_order
 from vfsl.align.intersect import Matches, intersect_all, intersect_client, intersect_server
 from vfsl.align.plan import RowPlan, RowShare, find_rest
@@ -125,14 +125,19 @@ def mark_aided(
 ) -> RowShare | None:
     """Marking with a helper: the label holder's share with marks; the positive holder gets None."""
     kept = ids if share is None else ids.take_rows(share.overlap)
-    parties, marks_channel = (label_holder, holder), channel.within("marks")
     # No plan comes of it, so there is no least overlap, as without a helper.
-    _, numbers = find_common(marks_channel, parties, helper, kept, how, (label_holder,), 0)
+    question = ask_for_marks(label_holder, holder, helper)
+    found = find_common(channel.within("marks"), question, kept, how)
     if share is None:
         return None
     marks = np.full(len(kept), -1, dtype=np.int8)
-    marks[numbers] = 1
+    marks[found.numbers] = 1
     return share.with_marks(marks)
+
+
+def ask_for_marks(label_holder: str, holder: str, helper: str) -> Question:
+    """What holders and helper of a marking agree on."""
+    return Question((label_holder, holder), helper, (label_holder,))
 
 
 def mark_server(channel: Channel, client: str, ids: IdList, how: Alignment | None = None) -> None:
@@ -199,7 +204,7 @@ def _aided_roles(
         )
         for party in parties
     }
-    roles[HELPER] = partial(help_parties, parties=parties, receivers=parties)
+    roles[HELPER] = partial(help_parties, question=Question(parties, HELPER, parties))
     return roles
 
 

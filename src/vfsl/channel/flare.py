@@ -17,14 +17,8 @@ from typing import Any
 from nvflare.apis.signal import Signal
 from nvflare.collab import collab
 
-from vfsl.channel.relayed import (
-    CALL_SECONDS,
-    Envelope,
-    RelayedTransport,
-    Trouble,
-    Unreachable,
-    session_of,
-)
+from vfsl.channel.envelopes import Envelope, session_of
+from vfsl.channel.relayed import CALL_SECONDS, RelayedTransport, Trouble, Unreachable
 from vfsl.errors import ChannelError
 
 _ASK_EVERY = 1.0  # seconds between two times that the relay asks all parties how they are
@@ -68,8 +62,7 @@ class Station:
                 transport.accept(sender, envelope)
         return transport
 
-    def _carry(self, peer: str, envelope: Envelope) -> None:
-        seconds = CALL_SECONDS + len(envelope) / 1_000_000  # a slow line carries 1 MB per second
+    def _carry(self, peer: str, envelope: Envelope, seconds: float) -> None:
         _call(lambda: self._proxies[peer](secure=self.secure, timeout=seconds).deliver(envelope))
 
     def _probe(self, peer: str) -> None:

@@ -5,22 +5,34 @@ works, has ended, has failed. Frames are sealed above this file (sealing.py), an
 the handshake on (notes.py): the relay sees sizes, counts and timing. It can drop and delay
 envelopes, make a party look absent and stop the run. Whatever it makes or changes is refused, and
 the run stops naming "the relay or X", since either may have done it. Envelopes of a pair are
-carried one after the other; the next one leaves when the peer's process has the one before.
+carried one after the other; the next one leaves when the peer's process has the one before. A slow
+line is no lost party: parts are small, notes pass between them, and a peer is given up only when
+nothing of it has come for long.
 """
 
 from __future__ import annotations
 
 import hashlib
-import queue
-import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import numpy as np
-
 from vfsl.channel import wire
+from vfsl.channel.envelopes import (
+    DATA,
+    OPEN_NOTE,
+    SEALED_NOTE,
+    VERSION,
+    Envelope,
+    Incoming,
+    OtherVersion,
+    Outbox,
+    Pace,
+    make_envelope,
+    open_envelope,
+)
 from vfsl.channel.notes import Ended, Note, Notebook, Working, Written
 from vfsl.channel.sealing import NoteSession
 from vfsl.channel.transport import (
@@ -33,26 +45,18 @@ from vfsl.channel.transport import (
     refuse_unread,
 )
 from vfsl.errors import ChannelError, Unauthentic, VfslError, WireError
-from vfsl.values import Array
+from vfsl.store import is_full
 
-# The engine carries arrays faster than bytes from about here on (measured), and in bounded parts.
-ARRAY_FROM = 10_000_000
-PART_BYTES = 32 << 20
-
-_HEADER = struct.Struct("<2sBB16sQII")  # magic, version, kind, session, number, part, parts
-_MAGIC, _VERSION = b"VE", 2
-_DATA, _SEALED_NOTE, _OPEN_NOTE = range(3)
-_FRAME_LIMIT = wire.MAX_BYTES + (1 << 16)
-_AHEAD = 8  # envelopes that may wait to be carried before ``post`` waits
+_AHEAD = 8  # frames that may wait to be carried before ``post`` waits
 _PROBE_EVERY = 1.5
 _WORKING_EVERY = 10.0  # seconds between two notes of a party that makes progress
 CALL_SECONDS = 4.0
-_GONE_SECONDS = 4.0  # calls that fail at once: nobody is there
+_PART_SECONDS = 8.0  # a part takes about one; what is lost on the way is carried again after these
+_GONE_SECONDS = 9.0  # calls that fail at once: nobody is there, or its line is being restored
 _SILENT_SECONDS = 60.0  # calls that are not answered: the peer may be busy, or far
-_RELAY_SECONDS = 8.0  # enough to connect again after a short break
+_RELAY_SECONDS = 9.0  # enough to connect again after a short break
 
-Envelope = bytes | Array
-Carry = Callable[[str, Envelope], None]
+Carry = Callable[[str, Envelope, float], None]
 OnFailure = Callable[[str, str], None]
 
 
@@ -77,7 +81,8 @@ class RelayedTransport(Mailbox):
     me, peers, session
         Whose transport it is, with whom, in which attempt.
     carry : callable
-        ``carry(peer, envelope)`` returns when the peer's process has it, else raises Unreachable.
+        ``carry(peer, envelope, seconds)`` returns when the peer's process has it, and raises
+        Unreachable if it has not within these seconds.
     probe : callable
         ``probe(peer)`` returns if the peer answers, else raises Unreachable.
     relayed : callable
@@ -98,30 +103,31 @@ class RelayedTransport(Mailbox):
         super().__init__(me, peers)
         self.session = session
         self._carry, self._probe, self._relayed = carry, probe, relayed
-        self._parts: dict[str, list[bytes]] = {peer: [] for peer in peers}
-        self._next: dict[str, tuple[int, int]] = dict.fromkeys(peers, (0, 0))
-        self._outbox: dict[str, queue.Queue[Envelope | None]] = {
-            peer: queue.Queue() for peer in peers
-        }
+        self._incoming = {peer: Incoming() for peer in peers}
+        self._outbox = {peer: Outbox() for peer in peers}
+        self._pace = {peer: Pace() for peer in peers}
         self._waits = WaitGraph()
         self._frames_at_end: dict[str, int] = {}  # how many each ended peer has posted to us
         self._notes = Notebook(me, peers)
-        self._writing = threading.Lock()  # notes leave in the order of their numbers
         self.on_failure: OnFailure | None = None
         self._active = False  # whether this party has made progress since it last said so
         self._heard = time.monotonic()
         self._met = dict.fromkeys(peers, 0.0)  # when each peer was last there
         self._done = threading.Event()
-        self._threads = [
-            threading.Thread(target=work, args=(peer,), daemon=True, name=f"vfsl {me}→{peer}")
+        self._senders = [
+            threading.Thread(
+                target=self._send_to, args=(peer,), daemon=True, name=f"vfsl {me}→{peer}"
+            )
             for peer in peers
-            for work in (self._send_to, self._watch)
         ]
-        self._threads += [
+        self._watchers = [
+            threading.Thread(target=self._watch, args=(peer,), daemon=True) for peer in peers
+        ]
+        self._watchers += [
             threading.Thread(target=work, daemon=True, name=f"vfsl {me} {work.__name__}")
             for work in (self._watch_relay, self._say_progress)
         ]
-        for thread in self._threads:
+        for thread in (*self._senders, *self._watchers):
             thread.start()
 
     # ---- Transport ----------------------------------------------------------------------------
@@ -131,12 +137,11 @@ class RelayedTransport(Mailbox):
             self._raise_if_failed()
             if to in self._ended:
                 raise closed_before_sending(self.me, to)
-        for envelope in _make_envelopes(self.session, self._posted[to], frame):
-            while self._outbox[to].qsize() >= _AHEAD:
-                with self._changed:
-                    self._raise_if_failed()
-                    self._changed.wait(0.05)
-            self._outbox[to].put(envelope)
+        while self._outbox[to].waiting_frames() >= _AHEAD:
+            with self._changed:
+                self._raise_if_failed()
+                self._changed.wait(0.05)
+        self._outbox[to].put(self._posted[to], frame)
         self._posted[to] += 1
         self._active = True
 
@@ -160,7 +165,7 @@ class RelayedTransport(Mailbox):
                 unsealed[0],
             )
         for peer in self.peers:
-            self._tell(peer, Ended(self._posted[peer]))
+            self._outbox[peer].tell(Ended(self._posted[peer]))
         try:
             with self._changed:
                 while len(self._ended) < len(self.peers):
@@ -171,24 +176,27 @@ class RelayedTransport(Mailbox):
         except VfslError as error:
             self.abandon(error)
             raise
-        self._stop()
+        self._stop(_SILENT_SECONDS)  # a peer leaves when it knows that all have ended
 
     def abandon(self, error: BaseException) -> None:
-        """End because of an error: the peers learn who failed and of which kind, not the text."""
+        """End because of an error: the peers learn who failed and why, but not the text."""
         with self._changed:
             if self._failed is None:
-                self._failed = Failed(self.me, type(error).__name__)
+                self._failed = Failed(self.me, public_reason(error))
         for peer in self.peers:
-            self._tell(peer, self._failed)
-        self._stop()
+            self._outbox[peer].tell(self._failed)
+        self._stop(_PART_SECONDS)
 
-    def _stop(self) -> None:
+    def _stop(self, seconds: float) -> None:
+        """Carry what waits, within these seconds, then let all threads end."""
         for outbox in self._outbox.values():
-            outbox.put(None)
-        self._done.set()
-        deadline = time.monotonic() + CALL_SECONDS
-        for thread in self._threads:
+            outbox.close()
+        deadline = time.monotonic() + seconds
+        for thread in self._senders:
             thread.join(max(0.0, deadline - time.monotonic()))
+        self._done.set()
+        for thread in self._watchers:
+            thread.join(CALL_SECONDS)
 
     # ---- what arrives -------------------------------------------------------------------------
 
@@ -197,13 +205,18 @@ class RelayedTransport(Mailbox):
         with self._changed:
             self._met[sender] = time.monotonic()
             try:
-                kind, number, part, parts, content = _open_envelope(envelope)
-                if kind == _DATA:
-                    self._accept_part(sender, number, part, parts, content)
+                opened = open_envelope(envelope)
+                if opened.kind == DATA:
+                    frame = self._incoming[sender].add(opened)
+                    if frame is not None:
+                        self._inbox[sender].append(frame)
                     self._heard = time.monotonic()
+                    self._active = True
                 else:
-                    written = Written(kind == _SEALED_NOTE, number, content)
+                    written = Written(opened.kind == SEALED_NOTE, opened.number, opened.content)
                     self._accept_note(sender, self._notes.read(sender, written))
+            except OtherVersion as error:
+                self._set_failed(Failed(sender, compare_envelopes(error.version), sure=False))
             except (WireError, Unauthentic):
                 self._refuse(sender)
             self._changed.notify_all()
@@ -218,7 +231,7 @@ class RelayedTransport(Mailbox):
                 self._refuse(peer)
             self._changed.notify_all()
         # The first sealed note tells the peer that nothing open is to be believed any more.
-        self._tell(peer, Working())
+        self._outbox[peer].tell(Working())
 
     def _accept_note(self, sender: str, note: Note | None) -> None:
         match note:
@@ -228,7 +241,8 @@ class RelayedTransport(Mailbox):
                 self._note_wait(sender, note)
                 return
             case Ended():
-                if (note.posted, 0) != self._next[sender]:
+                incoming = self._incoming[sender]
+                if note.posted != incoming.number or not incoming.between_frames:
                     raise WireError(f"Frames of {sender!r} are missing at its end.", sender)
                 self._ended.add(sender)
                 self._frames_at_end[sender] = note.posted
@@ -240,25 +254,12 @@ class RelayedTransport(Mailbox):
         """Something is not as its sender makes it; nobody can tell who has changed it."""
         self._set_failed(Failed(sender, "an envelope was refused", sure=False))
 
-    def _accept_part(self, sender: str, number: int, part: int, parts: int, content: bytes) -> None:
-        if (number, part) < self._next[sender]:
-            return  # carried twice: the answer to the first time was lost
-        held = self._parts[sender]
-        size = sum(map(len, held)) + len(content)
-        if (number, part) != self._next[sender] or part >= parts or size > _FRAME_LIMIT:
-            raise WireError(f"Envelopes of {sender!r} do not follow each other.", sender)
-        held.append(content)
-        self._next[sender] = (number, part + 1)
-        if part + 1 == parts:
-            self._inbox[sender].append(b"".join(held) if len(held) > 1 else held[0])
-            self._parts[sender], self._next[sender] = [], (number + 1, 0)
-
     # ---- who waits, who is lost ---------------------------------------------------------------
 
     def _report(self, wait: Wait) -> None:
         unnamed = replace(wait, name="a message")
         for peer in self.peers:
-            self._tell(peer, unnamed)
+            self._outbox[peer].tell(unnamed)
         self._note_wait(self.me, unnamed)
 
     def _note_wait(self, party: str, wait: Wait) -> None:
@@ -267,21 +268,69 @@ class RelayedTransport(Mailbox):
             self._deadlock = self._waits.describe(ring)
 
     def _send_to(self, peer: str) -> None:
-        """Carry this peer's envelopes one after the other, so that they stay in order."""
-        while (envelope := self._outbox[peer].get()) is not None:
+        """Carry what is for this peer, one thing after the other, so that frames stay in order."""
+        outbox = self._outbox[peer]
+        while (thing := outbox.get()) is not None:
+            if isinstance(thing, tuple):
+                carried = self._send_frame(peer, *thing)
+            else:
+                carried = self._send_note(peer, thing)
+            if not carried:
+                self._lose(peer)
+                return
+            with self._changed:
+                self._changed.notify_all()
+
+    def _send_frame(self, peer: str, number: int, frame: bytes) -> bool:
+        """Carry a frame in parts, and notes between them; False if the peer is lost."""
+        pace, start, trouble = self._pace[peer], 0, Trouble()
+        while True:
+            while (note := self._outbox[peer].next_note()) is not None:
+                if not self._send_note(peer, note):
+                    return False
+            if self._failed is not None:
+                return True  # the run has ended: nobody waits for this frame
+            content = frame[start : start + pace.size]
+            envelope = make_envelope(DATA, self.session, number, content, start, len(frame))
+            began = time.monotonic()
+            try:
+                self._carry(peer, envelope, _PART_SECONDS)
+            except Unreachable as error:
+                pace.slow_down()
+                if not self._may_try_again(peer, trouble, error.gone):
+                    return False
+                continue
+            self._met[peer], trouble = time.monotonic(), Trouble()
+            pace.learn(len(content), self._met[peer] - began)
+            self._active = True
+            start += len(content)
+            if start >= len(frame):
+                return True
+
+    def _send_note(self, peer: str, note: Note) -> bool:
+        """Carry a note until the peer has it; False if the peer is lost."""
+        if peer in self._ended and isinstance(note, Working | Wait):
+            return True  # it needs none of these any more
+        for written in self._notes.write(peer, note):
+            kind = SEALED_NOTE if written.sealed else OPEN_NOTE
+            envelope = make_envelope(kind, self.session, written.number, written.content)
             trouble = Trouble()
             while True:
                 try:
-                    self._carry(peer, envelope)
+                    self._carry(peer, envelope, _PART_SECONDS)
                     self._met[peer] = time.monotonic()
                     break
                 except Unreachable as error:
-                    if self._done.is_set() or trouble.is_final(error.gone):
-                        self._lose(peer)
-                        return
-                    time.sleep(0.3)
-            with self._changed:
-                self._changed.notify_all()
+                    if not self._may_try_again(peer, trouble, error.gone):
+                        return False
+        return True
+
+    def _may_try_again(self, peer: str, trouble: Trouble, gone: bool) -> bool:
+        """Whether to carry something once more, after a pause; not to a peer that is lost."""
+        if self._done.is_set() or trouble.is_final(gone, self._met[peer]):
+            return False
+        time.sleep(0.3)
+        return True
 
     def _watch(self, peer: str) -> None:
         """Ask every now and then whether a peer is still there, until it has ended."""
@@ -294,7 +343,7 @@ class RelayedTransport(Mailbox):
                 self._probe(peer)
                 trouble = Trouble()
             except Unreachable as error:
-                if trouble.is_final(error.gone):
+                if trouble.is_final(error.gone, self._met[peer]):
                     self._lose(peer)
                     return
 
@@ -313,8 +362,7 @@ class RelayedTransport(Mailbox):
             if self._active:
                 self._active = False
                 for peer in self.peers:
-                    if peer not in self._ended and self._outbox[peer].empty():
-                        self._tell(peer, Working())
+                    self._outbox[peer].tell(Working())
 
     def _lose(self, peer: str) -> None:
         self._fail(peer if self._relayed() else RELAY, "it does not answer")
@@ -323,8 +371,12 @@ class RelayedTransport(Mailbox):
         """The engine ends the run: find out because of whom, while the others can be asked."""
         if own:
             self._fail(self.me, "its site process has gone")
-        for peer in self.peers:
-            if peer not in self._ended and not self._answers(peer):
+        asked = [peer for peer in self.peers if peer not in self._ended]
+        # All at once: the engine kills this process before slow answers add up.
+        with ThreadPoolExecutor(max(1, len(asked))) as pool:
+            answers = list(pool.map(self._answers, asked))
+        for peer, here in zip(asked, answers, strict=True):
+            if not here:
                 self._lose(peer)
         self._fail(RELAY, "it called the run off")
 
@@ -353,13 +405,6 @@ class RelayedTransport(Mailbox):
             if self.on_failure is not None:
                 self.on_failure(failed.named, failed.reason)
 
-    def _tell(self, peer: str, note: Note) -> None:
-        with self._writing:
-            for written in self._notes.write(peer, note):
-                kind = _SEALED_NOTE if written.sealed else _OPEN_NOTE
-                header = _HEADER.pack(_MAGIC, _VERSION, kind, self.session, written.number, 0, 1)
-                self._outbox[peer].put(header + written.content)
-
 
 class Trouble:
     """How long something has not worked; final sooner where the engine knows the peer is gone."""
@@ -368,33 +413,24 @@ class Trouble:
         self._since = time.monotonic()
         self._gone_since: float | None = None
 
-    def is_final(self, gone: bool) -> bool:
+    def is_final(self, gone: bool, heard: float = 0.0) -> bool:
+        """Whether to give up; ``heard`` is when something of the peer last came."""
         now = time.monotonic()
+        if heard > self._since:
+            self._since, self._gone_since = heard, None
         self._gone_since = (self._gone_since or now) if gone else None
         sure = self._gone_since is not None and now - self._gone_since >= _GONE_SECONDS
         return sure or now - self._since >= _SILENT_SECONDS
 
 
-def _make_envelopes(session: bytes, number: int, frame: bytes) -> Iterator[Envelope]:
-    """A frame in parts that the engine likes: bytes while small, arrays of bytes when large."""
-    parts = max(1, -(-len(frame) // PART_BYTES))
-    for part in range(parts):
-        content = frame[part * PART_BYTES : (part + 1) * PART_BYTES]
-        header = _HEADER.pack(_MAGIC, _VERSION, _DATA, session, number, part, parts)
-        whole = header + content
-        yield np.frombuffer(whole, dtype=np.uint8) if len(whole) >= ARRAY_FROM else whole
+def public_reason(error: BaseException) -> str:
+    """What peers may know of an error: its kind, and what somebody there has to do."""
+    if is_full(error):
+        return "no space left in its runs folder"
+    return str(getattr(error, "public", type(error).__name__))
 
 
-def _open_envelope(envelope: Envelope) -> tuple[int, int, int, int, bytes]:
-    data = envelope.tobytes() if isinstance(envelope, np.ndarray) else bytes(envelope)
-    if len(data) < _HEADER.size:
-        raise WireError("An envelope is too short.")
-    magic, version, kind, _, number, part, parts = _HEADER.unpack_from(data)
-    if magic != _MAGIC or version != _VERSION or kind > _OPEN_NOTE:
-        raise WireError("An envelope is not one of ours.")
-    return kind, number, part, parts, data[_HEADER.size :]
-
-
-def session_of(envelope: Envelope) -> bytes:
-    start = bytes(envelope[: _HEADER.size])
-    return start[4:20]
+def compare_envelopes(version: int) -> str:
+    """What is wrong if a peer writes envelopes of another version."""
+    older = "it must upgrade vfsl" if version < VERSION else "the others must upgrade vfsl"
+    return f"its envelopes have version {version}, those here {VERSION}: {older}"

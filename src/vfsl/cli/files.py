@@ -14,6 +14,7 @@ from vfsl.cli.options import (
     Parties,
     Protocol,
     Quiet,
+    Results,
     Scheme,
     Shown,
     files_of,
@@ -43,7 +44,15 @@ def align(
         typer.Option("--id", help="The id column, or NAME=COLUMN; commas join composite ids."),
     ],
     to: Out,
-    protocol: Annotated[str, typer.Option(help="ecdh or blind-rsa.")] = "ecdh",
+    protocol: Annotated[str, typer.Option(help="ecdh, blind-rsa or aided.")] = "ecdh",
+    count: Annotated[
+        bool,
+        typer.Option("--count", help="Only count the common ids (aided); nobody learns which."),
+    ] = False,
+    hide_sizes: Annotated[
+        bool,
+        typer.Option("--hide-sizes", help="With aided: hide from the helper how long lists are."),
+    ] = False,
     security: Annotated[int, typer.Option(help="128, or 112 for 2048-bit RSA keys.")] = 128,
     hub: Annotated[str | None, typer.Option(help="The party that asks the others.")] = None,
     empty: Annotated[str, typer.Option(help="error, or drop: leave such rows out.")] = "error",
@@ -59,6 +68,7 @@ def align(
     seed: Annotated[
         int | None, typer.Option(help="Repeat the row order; by default it is secret.")
     ] = None,
+    results: Results = None,
     quiet: Quiet = False,
     shown: Shown = Form.BAR,
     *,
@@ -83,9 +93,12 @@ def align(
                 sections=options.sections(files),
                 id_section=options.id_section(),
                 empty=empty,  # type: ignore[arg-type]
+                hide_sizes=hide_sizes,
+                count_only=count,
                 limits=Limits(asked=cap, minimum=minimum),
                 state=kept,
                 seed=seed,
+                results=results,
                 on_event=bar.event,
             )
     except KeyboardInterrupt:
@@ -107,7 +120,9 @@ def predict(
     model: Annotated[str | None, typer.Option(help="Which model, if there are several.")] = None,
     offline: Annotated[
         list[str] | None,
-        typer.Option(help="A party that the model was trained with and that takes no part; trees."),
+        typer.Option(
+            help="A party of the training that takes no part: all of them, or with trees any."
+        ),
     ] = None,
     all_rows: Annotated[
         bool, typer.Option("--all-rows", help="Predict rows that only the label holder has, too.")
@@ -123,6 +138,7 @@ def predict(
     protocol: Protocol = "ecdh",
     scheme: Scheme = "auto",
     seed: int = 0,
+    results: Results = None,
     quiet: Quiet = False,
     shown: Shown = Form.BAR,
     *,
@@ -148,6 +164,7 @@ def predict(
             protocol=protocol,
             scheme=scheme,
             seed=seed,
+            results=results,
             on_event=bar.event,
         )
     print_summary(fed, to)

@@ -30,6 +30,10 @@ NoLabels = Annotated[
 Out = Annotated[Path, typer.Option("--out", help="A new folder for the results.")]
 Protocol = Annotated[str, typer.Option(help="Alignment by blind-rsa or ecdh.")]
 Scheme = Annotated[str, typer.Option(help="auto, bfv, paillier or plain.")]
+Results = Annotated[
+    str | None,
+    typer.Option(help="csv or parquet; by default csv, and completed columns as the table was."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Shown = Annotated[
     Form, typer.Option("--progress", help="A bar, JSON lines on standard error, or none.")
@@ -58,8 +62,9 @@ def pairs(option: str, values: list[str]) -> dict[str, str]:
 def files_of(party: list[str]) -> dict[str, Path]:
     """The file of each party."""
     from vfsl.data.checks import check_party_name
+    from vfsl.data.sources import locate_table
 
-    files = {name: Path(path) for name, path in pairs("--party", party).items()}
+    files = {name: locate_table(Path(), path) for name, path in pairs("--party", party).items()}
     for name in files:
         check_party_name("The NAME of --party NAME=FILE", name)
     return files
@@ -83,11 +88,13 @@ def labels_of(
 def party_files(values: list[str]) -> dict[str, Path]:
     """Files as NAME=FILE, or as FILE: then the party is called as the file is."""
     from vfsl.data.checks import check_party_name
+    from vfsl.data.sources import locate_table
 
     found: dict[str, Path] = {}
     for value in values:
         name, equals, rest = value.partition("=")
-        party, path = (name, Path(rest)) if equals else (Path(value).stem, Path(value))
+        path = locate_table(Path(), rest if equals else value)
+        party = name if equals else path.name.partition(".")[0]
         check_party_name(f"The party of {value!r:.80}, by NAME=FILE or by the file's name,", party)
         if party in found:
             raise ConfigError(f"Two files are of party {party!r}; name them by NAME=FILE.")

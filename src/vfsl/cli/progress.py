@@ -11,18 +11,7 @@ from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Protocol, Self
 
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
-
+from vfsl.bar import Bar
 from vfsl.cli.screen import err
 from vfsl.progress import Event
 
@@ -45,7 +34,7 @@ def display(form: Form) -> Display:
     """The display of that form, to be opened by ``with``."""
     if form is Form.JSON:
         return Lines(sys.stderr.write, time.monotonic)
-    return Bar(shown=form is Form.BAR)
+    return Bar(err, shown=form is Form.BAR)
 
 
 class Pace:
@@ -104,75 +93,3 @@ class Lines:
                 "remaining": None if remaining is None else round(remaining, 1),
             }
             self._write(json.dumps(line, ensure_ascii=False) + "\n")
-
-
-class _Rate(ProgressColumn):
-    """Units a second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.speed
-        return Text(
-            "" if speed is None else f"{speed:,.1f}/s" if speed < 100 else f"{speed:,.0f}/s"
-        )
-
-
-class Bar:
-    """A bar with stage, round, rate and remaining time, if a person is watching.
-
-    Where nobody is, as under ``nohup``, each step that has ended is one line.
-    """
-
-    def __init__(self, *, shown: bool = True) -> None:
-        self._lines = shown and not err.is_terminal
-        self._began: dict[str, float] = {}
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[count]}", markup=False),
-            _Rate(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=err,
-            transient=True,
-            disable=not (shown and err.is_terminal),
-        )
-        self._last = Event("", "")  # with a known end, or the first of its step
-        self._task = self._progress.add_task("reading", total=None, count="")
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def event(self, event: Event) -> None:
-        with self._lock:
-            if self._lines:
-                self._write(event)
-            last = self._last
-            if event.total is None and event.step == last.step and last.total:
-                # A round within a column: the bar stays that of the columns.
-                text = f"{last.step}: {last.stage}, {event.stage}"
-                self._progress.update(self._task, description=text)
-                return
-            if (event.step, event.total) != (last.step, last.total) or event.done < last.done:
-                self._progress.reset(self._task, total=event.total)
-            self._last = event
-            self._progress.update(
-                self._task,
-                description=f"{event.step}: {event.stage}",
-                completed=min(event.done, event.total) if event.total else event.done,
-                total=event.total,
-                count=f"{event.done:,} of {event.total:,}" if event.total else "",
-            )
-
-    def _write(self, event: Event) -> None:
-        now = time.monotonic()
-        if event.stage == "end":
-            seconds = now - self._began.pop(event.step, now)
-            err.print(f"{event.step}: done in {seconds:.1f} s", markup=False)
-        else:
-            self._began.setdefault(event.step, now)

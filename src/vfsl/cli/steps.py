@@ -24,6 +24,7 @@ from vfsl.cli.options import (
     Parties,
     Protocol,
     Quiet,
+    Results,
     Scheme,
     Shown,
     files_of,
@@ -111,6 +112,7 @@ def _command(name: str) -> Callable[..., None]:
         "protocol": (Protocol, "ecdh"),
         "scheme": (Scheme, "auto"),
         "seed": (Annotated[int, typer.Option(help="Repeats the run exactly.")], 0),
+        "results": (Results, None),
         "quiet": (Quiet, False),
         "shown": (Shown, Form.BAR),
     }
@@ -163,6 +165,7 @@ def _fields(name: str) -> list[_Field]:
 
     if name == "pu":
         own = [
+            _Field("all_rows", "Score rows that only the label holder has, too.", bool),
             _Field("positives", "The party whose ids are known positives.", str, True),
             _Field("label_holder", "The party that receives marks and scores.", str, True),
             _Field("consent", "A party that agrees to send the result on, once each.", list[str]),
@@ -191,6 +194,7 @@ def _fields_of_models() -> list[_Field]:
                 by_name.setdefault(one.name, (one, []))[1].append(model)
     own = [
         _Field("model", f"The model: {', '.join(models())}.", str, True),
+        _Field("all_rows", "Predict rows that only the label holder has, too.", bool),
         _Field("accept", "risa: label-disclosure; other parties learn training labels.", list[str]),
     ]
     for one, names in by_name.values():
@@ -289,6 +293,7 @@ def _run(name: str, step: Mapping[str, Any], common: Mapping[str, Any]) -> None:
                 protocol=common["protocol"],
                 scheme=common["scheme"],
                 seed=common["seed"],
+                results=common["results"],
                 on_event=bar.event,
             )
     except KeyboardInterrupt:

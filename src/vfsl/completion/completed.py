@@ -22,6 +22,7 @@ from vfsl.completion.fidelity import ks_complement, tv_complement
 from vfsl.data import Kind, PartyTable
 from vfsl.data.aggregates import LEAST, histogram, level_counts
 from vfsl.data.checks import counted
+from vfsl.showing import show_table
 from vfsl.values import Array
 
 HIGH, LOW, CONSTANT = "high", "low", "constant"
@@ -95,6 +96,12 @@ class Completion:
         counts = Counter(column.verdict for column in self.columns.values())
         verdicts = ", ".join(f"{verdict}: {count}" for verdict, count in counts.items())
         return f"<Completion of {len(self.columns)} columns for {len(self.ids):,} rows; {verdicts}>"
+
+    def _repr_html_(self) -> str:
+        """A line per column, in a notebook."""
+        lines = [(name, one.route, one.verdict) for name, one in self.columns.items()]
+        title = f"Completion of {counted(len(self.ids), 'row')}"
+        return show_table(title, ("column", "route", "what to do"), lines)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -286,19 +293,25 @@ def note_none_high(given: str, missing: str, routes: Sequence[Route], aggregate:
     return [text]
 
 
+def has_other_width(column: Filled) -> bool:
+    """Whether a method's draws of a number are clearly narrower or wider than the known cells."""
+    if column.drawn is None or column.target.classes or not column.target.deviation:
+        return False
+    return abs(_width(column) - 1) > _WIDTH_OFF
+
+
 def note_widths(columns: Mapping[str, Filled]) -> list[str]:
-    """Drawn columns that are clearly narrower or wider than the known cells."""
-    found = []
-    for name, one in columns.items():
-        if one.drawn is None or one.target.classes or not one.target.deviation:
-            continue
-        ratio = float(np.std(one.drawn)) / one.target.deviation
-        if abs(ratio - 1) > _WIDTH_OFF:
-            found.append(
-                f"The draws of column {name!r} by {one.model} deviate {ratio:.2f} times as much "
-                "as its known cells; train it longer, or use another method."
-            )
-    return found
+    """Columns whose draws by a method are not used."""
+    return [
+        f"The draws of column {name!r} by {one.model} deviate {_width(one):.2f} times as much as "
+        f"its known cells: the numbers of {one.model} are its means with held-out errors instead."
+        for name, one in columns.items()
+        if has_other_width(one)
+    ]
+
+
+def _width(column: Filled) -> float:
+    return float(np.std(column.cells)) / column.target.deviation
 
 
 def note_unseen(table: PartyTable, common: PartyTable) -> list[str]:

@@ -26,7 +26,7 @@ from vfsl.completion.columns import (
     shrink,
     skill,
 )
-from vfsl.completion.completed import LOW
+from vfsl.completion.completed import LOW, has_other_width
 from vfsl.completion.ensembles import (
     Ensemble,
     Method,
@@ -167,11 +167,17 @@ def draw_columns(
 ) -> dict[str, Filled]:
     """Columns with draws for cells: as wide as the real ones, wrong row by row.
 
-    Where a method has drawn, its draws are kept. Otherwise a number is its mean and a held-out
-    error. The mean is shrunk as far as held-out rows ask for: errors are then uncorrelated with it.
-    All numbers of a row take the errors of one common row. A category is drawn by its probability.
+    Where a method has drawn, its draws are kept, but for its numbers if one of them has another
+    width than the known cells. Otherwise a number is its mean and a held-out error. The mean is
+    shrunk as far as held-out rows ask for: errors are then uncorrelated with it. All numbers of a
+    row take the errors of one common row. A category is drawn by its probability.
     """
-    means = {name: one for name, one in filled.items() if one.drawn is None}
+    off = {one.model for one in filled.values() if has_other_width(one)}
+    means = {
+        name: one
+        for name, one in filled.items()
+        if one.drawn is None or (one.model in off and not one.target.classes)
+    }
     donors = _draw_donors(list(means.values()), rng)
     done = dict(filled)
     for name, one in means.items():

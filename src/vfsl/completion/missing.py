@@ -169,6 +169,7 @@ class MissingParty:
         do = VFPU_M if VFPU_M in how.joint_parts() else DIRECT
         filled = self._fill_remainder(high, self._predict(high, folds, choice, do, HIGH))
         made = self._complete_low(low, folds, choice, filled)
+        widths = completed.note_widths(made)
         if how.low_fill == "draw":
             made = draw_columns(made, self._site.private_rng("drawn cells"), how.folds)
         filled |= made
@@ -184,7 +185,7 @@ class MissingParty:
             how.miss,
             how.folds,
             shift,
-            (*self._notes(constant, scarce, routes), *completed.note_widths(made)),
+            (*self._notes(constant, scarce, routes), *widths),
         )
 
     def _notes(

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from operator import add
+from operator import add, sub
 from typing import Any, NoReturn
 
 import numpy as np
@@ -244,7 +244,7 @@ class Session(Exchange):
         bits : int
             Behind the point of what is dealt.
         plus : Shared, optional
-            Added to the angle; at least as wide as its period.
+            Added to the angle; at least as wide as its period. There may be nothing else.
         """
         _check_width(period)
         odd = tuple(frequencies)
@@ -254,18 +254,17 @@ class Session(Exchange):
             raise ConfigError(f"Matrices and values need {period} bits, as many as the period.")
         narrow = [(m, replace(v, width=period, bound=None)) for m, v in terms]
         found = self._multiply(narrow)
-        piece = np.asarray(reduce(add, (one for one, _, _ in found)))
-        if plus is not None:
-            if plus.width < period:
-                raise ConfigError(f"An angle of {period} bits needs summands of as many.")
-            piece = piece + plus.piece
+        if plus is not None and plus.width < period:
+            raise ConfigError(f"An angle of {period} bits needs summands of as many.")
+        summands = [one for one, _, _ in found] + ([] if plus is None else [plus.piece])
+        piece = np.asarray(reduce(add, summands))
         mask, shape = self.draw(piece.shape), piece.shape
         (angle,) = self.reveal([(piece, period, mask)])
         turned: list[tuple[Floats, Floats]] = [(_NONE, _NONE)] * len(odd)
         if self.deals:
             turn = np.uint64(0) - mask.total
             if len(self.parties) > 1:
-                turn = (turn - reduce(add, (make() for _, make, _ in found))) & lowest(period)
+                turn = reduce(sub, (make() for _, make, _ in found), turn) & lowest(period)
                 if self.angles is not None:
                     self.angles.append(turn)
             elif self.angles:

@@ -6,6 +6,7 @@ missing cells. Such prefix sums are opened instead of the bins, so that nobody s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -86,23 +87,31 @@ def sum_by_place(places: Array, values: Array, count: int) -> Array:
 
     rows, many = places.shape
     narrow = places.size <= np.iinfo(places.dtype).max
-    starts = np.arange(rows + 1, dtype=places.dtype if narrow else np.int64) * many
+    starts = _starts(rows + 1, many, places.dtype if narrow else np.dtype(np.int64))
     ones = _ones(places.size, values.dtype)
     belongs = sparse.csc_array((ones, places.ravel(), starts), shape=(count, rows))
     return np.asarray(belongs @ values)
 
 
-_kept_ones: dict[np.dtype[Any], Array] = {}
+_kept: dict[Any, Array] = {}
 _MOST_KEPT = 1 << 22
 
 
 def _ones(count: int, dtype: np.dtype[Any]) -> Array:
-    """``count`` ones: always the same array where they are few, since making it would cost time."""
+    return _keep(count, dtype, lambda size: np.ones(size, dtype=dtype))
+
+
+def _starts(count: int, step: int, dtype: np.dtype[Any]) -> Array:
+    return _keep(count, (step, dtype), lambda size: np.arange(size, dtype=dtype) * dtype.type(step))
+
+
+def _keep(count: int, key: Any, make: Callable[[int], Array]) -> Array:
+    """The first ``count`` values: of the same array where they are few, since making it costs."""
     if count > _MOST_KEPT:
-        return np.ones(count, dtype=dtype)
-    kept = _kept_ones.get(dtype)
+        return make(count)
+    kept = _kept.get(key)
     if kept is None or len(kept) < count:
-        _kept_ones[dtype] = kept = np.ones(min(2 * count, _MOST_KEPT), dtype=dtype)
+        _kept[key] = kept = make(count)
     return kept[:count]
 
 

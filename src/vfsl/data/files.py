@@ -1,14 +1,14 @@
-"""Party tables from CSV and Parquet files; vfsl.data.writing writes them."""
+"""Party tables from files; vfsl.data.writing writes them."""
 
 from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import itertools
-import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import zlib
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet
 
 from vfsl.data.checks import counted
 from vfsl.data.columns import (
@@ -31,20 +30,12 @@ from vfsl.data.columns import (
     read_truths,
 )
 from vfsl.data.shaping import Dates, check_columns
+from vfsl.data.sources import EXCEL, Source, name_typed, open_source, read_sheet, read_typed
 from vfsl.data.table import PartyTable
 from vfsl.errors import ConfigError, DataError
 
 _SEPARATORS = (",", ";", "\t")
-_CSV = {".csv", ".tsv"}
-PARQUET = {".parquet", ".pq"}
-METADATA = b"vfsl"
 FILE_ROW = "row in the file"
-# Arrow's types of whole numbers, and those of pandas that can have missing cells.
-_WHOLE = {
-    pa.type_for_alias(f"{sign}int{bits}"): pd.api.types.pandas_dtype(f"{sign.upper()}Int{bits}")
-    for sign in ("", "u")
-    for bits in (8, 16, 32, 64)
-}
 
 
 def read_table(
@@ -64,12 +55,17 @@ def read_table(
     missing_values: Collection[str] = ("",),
     encoding: str = "utf-8",
 ) -> PartyTable:
-    """Read a party's table from a CSV (``.csv``, ``.tsv``) or Parquet (``.parquet``, ``.pq``) file.
+    """Read a party's table from a file, a folder of Parquet files, or a DuckDB database.
 
-    In a CSV file ids are text, so leading zeros stay. A column is numeric when every cell is a
-    number, truth values when every cell is true or false, else text; a column with a whole number
-    such as ``007`` stays text, and so does one declared categorical. A Parquet file that vfsl wrote
-    remembers its kinds; declared kinds win.
+    CSV (``.csv``, ``.tsv``, also gzipped: ``.csv.gz``), Parquet (``.parquet``, ``.pq``), the first
+    sheet of Excel (``.xlsx``), or ``duckdb:///shop.db?sql=SELECT …``. The last two need packages of
+    the extra ``files``.
+
+    In a CSV file, and in a sheet, which is read as the CSV file of its cells, ids are text, so
+    leading zeros stay. A column is numeric when every cell is a number, truth values when every
+    cell is true or false, else text; a column with a whole number such as ``007`` stays text, and
+    so does one declared categorical. A Parquet file that vfsl wrote remembers its kinds; declared
+    kinds win.
 
     Parameters
     ----------
@@ -95,14 +91,13 @@ def read_table(
     """
     ids = [id] if isinstance(id, str) else list(id)
     declared = {name: kind_from(kind, name) for name, kind in (kinds or {}).items()}
-    with _reading(path, party) as (file, suffix, where):
-        if suffix in PARQUET:
-            frame, stored = _read_parquet(file, where)
+    with open_source(path, party) as source:
+        if not source.is_text:
+            frame, stored = read_typed(source)
             usable = set(frame.columns) - set(ids)
             declared = {**{n: k for n, k in stored.items() if n in usable}, **declared}
         else:
-            found = _find_separator(file, suffix, separator, ids, encoding)
-            raw = read_cells(file, where, found, encoding)
+            raw = _read_source(source, separator, ids, encoding)
             check_columns(raw, party, "drop", drop, ids)
             raw = {name: cells for name, cells in raw.items() if name not in drop}
             drop = ()
@@ -149,12 +144,11 @@ def read_ids(
             f"The empty parameter of read_ids must be 'error' or 'drop'. Got {empty!r} instead."
         )
     ids = [id] if isinstance(id, str) else list(id)
-    with _reading(path, party) as (file, suffix, where):
-        if suffix in PARQUET:
-            frame, _ = _read_parquet(file, where)
+    with open_source(path, party) as source:
+        if not source.is_text:
+            frame, _ = read_typed(source)
         else:
-            found = _find_separator(file, suffix, separator, ids, encoding)
-            raw = read_cells(file, where, found, encoding)
+            raw = _read_source(source, separator, ids, encoding)
             wanted = {name: cells for name, cells in raw.items() if name in ids}
             frame = (
                 _read_columns(wanted, party, ids, {}, ".", "", ("",))
@@ -186,11 +180,10 @@ def read_raw(
     ids : sequence of str
         Columns that are known to be there: they help to find the separator.
     """
-    with _reading(path, party) as (file, suffix, where):
-        if suffix not in PARQUET:
-            found = _find_separator(file, suffix, separator, ids, encoding)
-            return read_cells(file, where, found, encoding)
-        frame, _ = _read_parquet(file, where)
+    with open_source(path, party) as source:
+        if source.is_text:
+            return _read_source(source, separator, ids, encoding)
+        frame, _ = read_typed(source)
     return {
         name: pa.array(
             [None if pd.isna(cell) else str(cell) for cell in frame[name]], type=pa.large_string()
@@ -203,47 +196,26 @@ def column_names(
     path: str | Path, *, party: str, separator: str | None = None, encoding: str = "utf-8"
 ) -> list[str]:
     """The columns of a file, in its order; of its rows only the first few are looked at."""
-    with _reading(path, party) as (file, suffix, where):
-        if suffix in PARQUET:
-            try:
-                return list(pyarrow.parquet.read_schema(file).names)
-            except (pa.ArrowException, OSError):
-                raise DataError(f"{where} is not a Parquet file, or is damaged.") from None
-        found = _find_separator(file, suffix, separator, [], encoding)
-        first = _read_first_rows(file, found, 1, encoding)
+    with open_source(path, party) as source:
+        if not source.is_text:
+            return name_typed(source)
+        if source.form in EXCEL:
+            return list(read_sheet(source))
+        found = _find_separator(source.path, source.form, separator, [], encoding)
+        first = _read_first_rows(source.path, found, 1, encoding)
     if not first:
-        raise DataError(f"{where} is not a CSV file.")
+        raise DataError(f"{source.where} is not a CSV file.")
     return first[0]
 
 
-@contextmanager
-def _reading(path: str | Path, party: str) -> Iterator[tuple[Path, str, str]]:
-    """A file that is there and not empty, its suffix, and how errors call it."""
-    file = Path(path)
-    suffix = check_suffix(file)
-    where = f"The file {file} of party {party}"
-    if not file.exists():
-        raise DataError(f"{where} does not exist.")
-    if file.is_dir():
-        raise DataError(f"{where} is a folder; name a CSV or Parquet file.")
-    try:
-        if file.stat().st_size == 0:
-            raise DataError(f"{where} is empty.")
-        yield file, suffix, where
-    except OSError as error:
-        raise DataError(
-            f"{where} cannot be read: {error.strerror or type(error).__name__}."
-        ) from None
-
-
-def check_suffix(path: Path) -> str:
-    suffix = path.suffix.lower()
-    if suffix not in _CSV | PARQUET:
-        raise DataError(
-            f"The file {path} must end in .csv, .tsv, .parquet or .pq. "
-            f"Got {suffix or 'no ending'} instead."
-        )
-    return suffix
+def _read_source(
+    source: Source, separator: str | None, ids: Sequence[str], encoding: str
+) -> dict[str, pa.Array]:
+    """Every cell of a CSV file or an Excel sheet as text."""
+    if source.form in EXCEL:
+        return read_sheet(source)
+    found = _find_separator(source.path, source.form, separator, ids, encoding)
+    return read_cells(source.path, source.where, found, encoding)
 
 
 def _find_separator(
@@ -317,10 +289,14 @@ def _read_first_rows(
         ) from None
     known = "utf-8-sig" if codec == "utf-8" else codec
     try:
-        with path.open(encoding=known, errors="replace", newline="") as lines:
+        with (
+            gzip.open(path, "rt", encoding=known, errors="replace", newline="")
+            if path.suffix.lower() == ".gz"
+            else path.open(encoding=known, errors="replace", newline="")
+        ) as lines:
             rows = (row for row in csv.reader(lines, delimiter=separator) if row)
             return list(itertools.islice(rows, count))
-    except (csv.Error, UnicodeError):
+    except (csv.Error, UnicodeError, EOFError, zlib.error):
         return []
 
 
@@ -393,27 +369,3 @@ def read_marks(cells: pa.Array, decimal: str, thousands: str) -> pa.Array:
         comma = pc.match_substring_regex(cells, DECIMAL_COMMA)
         cells = pc.if_else(comma, pc.replace_substring(cells, ",", "."), cells)
     return cells
-
-
-def _read_parquet(path: Path, where: str) -> tuple[pd.DataFrame, dict[str, Kind]]:
-    try:
-        table = pyarrow.parquet.read_table(path)
-        frame = table.to_pandas()
-    except (pa.ArrowException, OSError):
-        raise DataError(f"{where} is not a Parquet file, or is damaged.") from None
-    twice = {name for name in table.column_names if table.column_names.count(name) > 1}
-    for place, field in enumerate(table.schema):
-        # Without this, whole numbers with missing cells turn into decimals.
-        if field.type in _WHOLE and table.column(place).null_count and field.name not in twice:
-            nullable = table.column(place).to_pandas(types_mapper=_WHOLE.get)
-            frame[field.name] = nullable.array
-    return frame, _read_kinds(table.schema.metadata or {})
-
-
-def _read_kinds(metadata: Mapping[bytes, bytes]) -> dict[str, Kind]:
-    try:
-        stored = json.loads(metadata.get(METADATA, b"{}"))
-        return {str(name): Kind(kind) for name, kind in stored.get("kinds", {}).items()}
-    except (ValueError, AttributeError):
-        # Somebody else's note under our key; the kinds are then inferred.
-        return {}

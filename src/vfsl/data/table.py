@@ -17,6 +17,7 @@ from vfsl.data.checks import check_choice, counted
 from vfsl.data.columns import Kind, clean_column, kind_from
 from vfsl.data.findings import Finding
 from vfsl.data.shaping import Dates, shape_columns
+from vfsl.data.sources import to_frame
 from vfsl.errors import ConfigError, DataError
 from vfsl.values import Array
 
@@ -69,7 +70,7 @@ class PartyTable:
     @classmethod
     def from_frame(
         cls,
-        frame: pd.DataFrame,
+        frame: Any,
         *,
         party: str,
         id: str | Sequence[str],
@@ -84,7 +85,7 @@ class PartyTable:
 
         Parameters
         ----------
-        frame : pandas.DataFrame
+        frame : pandas.DataFrame, polars.DataFrame or pyarrow.Table
             It is copied, never changed. Its index is dropped, unless it is named as the id.
         party : str
             The party's name.
@@ -112,6 +113,7 @@ class PartyTable:
         DataError
             One sentence that names the party and the column. It never quotes an id.
         """
+        frame = to_frame(frame)
         _check_frame(frame, party, duplicates)
         id_columns = (id,) if isinstance(id, str) else tuple(id)
         frame = _with_ids_as_columns(frame, id_columns, party)
@@ -259,7 +261,7 @@ def _check_frame(frame: pd.DataFrame, party: str, duplicates: str) -> None:
     check_choice("PartyTable.from_frame", "duplicates", duplicates, _DUPLICATES)
     if not isinstance(frame, pd.DataFrame):
         raise DataError(
-            f"The table of party {party} must be a pandas DataFrame. "
+            f"The table of party {party} must be a DataFrame (pandas or polars) or an Arrow table. "
             f"Got {type(frame).__name__} instead."
         )
     odd = [name for name in frame.columns if not isinstance(name, str) or not name.strip()]

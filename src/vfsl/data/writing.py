@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 
-from vfsl.data.files import METADATA, PARQUET, check_suffix
+from vfsl.data.sources import METADATA, PARQUET, TEXT
 from vfsl.data.table import PartyTable
 from vfsl.errors import ConfigError, DataError
 from vfsl.store import replacing
@@ -41,7 +41,12 @@ def write_table(
         it gets an apostrophe in front. Numbers stay numbers, and Parquet files are not changed.
     """
     path = Path(path)
-    suffix = check_suffix(path)
+    suffix = path.suffix.lower()
+    if suffix not in TEXT | PARQUET:
+        raise DataError(
+            f"The file {path} must end in .csv, .tsv, .parquet or .pq. "
+            f"Got {suffix or 'no ending'} instead."
+        )
     if isinstance(table, PartyTable):
         frame, kinds = table.to_frame(), {name: str(kind) for name, kind in table.kinds.items()}
     elif isinstance(table, pd.DataFrame):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from vfsl.deploy.consent import agreement, refusals
 from vfsl.deploy.job import opened_job
 from vfsl.deploy.runs import Refused, RunFolder
 from vfsl.deploy.showing import announced_refusals, budget_of, fingerprint_of
+from vfsl.deploy.versions import check_versions, exchange_versions
 from vfsl.draws import SYSTEM, PrivateSeed
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.job.play import play
@@ -74,10 +76,11 @@ def take_part(
 ) -> None:
     """One party's side of a whole attempt; how it ends stands in the party's own folder."""
     kept = RunFolder(folder, facts.run)
-    kept.begin(facts.attempt, facts.job)
+    # Opened first: a party that cannot even begin, as on a full disk, can tell the others why.
     transport = open_transport(tuple(party for party in facts.parties if party != me))
     transport.on_failure = kept.note_failure
     try:
+        kept.begin(facts.attempt, facts.job)
         _run_steps(facts, folder, kept, transport)
         kept.prepare()
         transport.close()
@@ -86,7 +89,8 @@ def take_part(
         transport.close()  # nothing has failed: all know, and all end here
         raise
     except BaseException as error:
-        kept.fail(error)
+        with suppress(OSError):  # on a full disk the others are told all the same
+            kept.fail(error)
         transport.abandon(error)
         raise
     kept.note("finished", "The run has ended well.")
@@ -97,12 +101,17 @@ def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Endin
     mine = load_party(folder)
     if mine.party != transport.me:
         raise ConfigError(f"{folder} is the folder of {mine.party!r}, not of {transport.me!r}.")
+    check_versions(exchange_versions(transport, mine.limits.seconds))
     attempt = Attempt(facts.run, facts.attempt, bytes.fromhex(facts.job))
     sealed = seal(transport, seal_key(folder), mine.pins(), attempt, mine.limits.seconds)
     transcript = Transcript()
     channel = Channel(sealed, transcript, timeout=mine.limits.seconds)
     talk = channel.within("agreement", DISCLOSURES)
     job = _receive_job(talk, facts, kept)
+    if isinstance(job, str):
+        answer = {"agrees": False, "reasons": [f"{mine.party!r} {job}"], "finished": 0, "plan": ""}
+        _agree(talk, facts, None, answer)
+        raise Refused(job)
     reasons, table, test = refusals(mine, job, facts.leader), None, None
     done = kept.finished_steps(facts.job)
     if not reasons and mine.role == "data":
@@ -154,8 +163,11 @@ def _run_steps(facts: Announced, folder: Path, kept: RunFolder, transport: Endin
     _write_record(site, folder, facts, records)
 
 
-def _receive_job(talk: Channel, facts: Announced, kept: RunFolder) -> SharedJob:
-    """The job: from the own folder at the leader, from the leader at everybody else."""
+def _receive_job(talk: Channel, facts: Announced, kept: RunFolder) -> SharedJob | str:
+    """The job: from the own folder at the leader, from the leader at everybody else.
+
+    A sentence instead, if this version of vfsl cannot read it.
+    """
     if talk.me == facts.leader:
         content = read_json(kept.path / "job.json")
         if content["attempt"] != facts.attempt or content["hash"] != facts.job:
@@ -170,7 +182,7 @@ def _receive_job(talk: Channel, facts: Announced, kept: RunFolder) -> SharedJob:
     return opened_job(text, facts.job, facts.leader)
 
 
-def _agree(talk: Channel, facts: Announced, job: SharedJob, answer: dict[str, Any]) -> int:
+def _agree(talk: Channel, facts: Announced, job: SharedJob | None, answer: dict[str, Any]) -> int:
     """Everybody's answer, and the last step that all have finished; Refused if one disagrees."""
     if talk.me != facts.leader:
         talk.send(facts.leader, "answer", answer)
@@ -184,7 +196,7 @@ def _agree(talk: Channel, facts: Announced, job: SharedJob, answer: dict[str, An
     for peer in talk.peers:
         answers[peer] = talk.receive(peer, "answer")
     refused = [party for party, one in answers.items() if one["agrees"] is not True]
-    finished = common_start(job, answers)
+    finished = 0 if job is None or refused else common_start(job, answers)
     for peer in talk.peers:
         talk.send(peer, "start", {"finished": finished, "refused": refused})
     if refused:

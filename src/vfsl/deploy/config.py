@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from vfsl.align import Limits
 from vfsl.data import PartyTable, check_labels
 from vfsl.data.checks import PARTY_NAME, is_party_name
+from vfsl.data.sources import locate_table
 from vfsl.errors import ConfigError, StoreError
 from vfsl.job.mistakes import Location, sentence
 from vfsl.job.tables import IdColumns, LabelColumn, Strict, Using
@@ -136,6 +137,11 @@ DISCLOSURES = {
     "rows of its columns by the other's labels",
     "own weights": "each party learns the weights of its own columns in a linear model, which tell "
     "about the other's labels and columns",
+    "label rates": "each feature holder learns, for bins of its own columns with at least ten rows "
+    "of each class, how many rows are positive, in fours; the label holder the information value "
+    "of each nameless column (a scorecard)",
+    "correlations": "the label holder learns how the nameless columns of all parties correlate "
+    "with each other and with the label, rounded (to select columns of a scorecard)",
     "rare labels": "feature holders could work out which rows have a rare label",
     "tree partitions": "the label holder sees which way training rows go at those splits of the "
     "others that they come to, and can order most of these rows by the others' columns; under "
@@ -197,7 +203,9 @@ class PartyFile(Strict):
         if self.table is None:
             raise ConfigError(f"Party {self.party!r} has no [table] section in {PARTY_FILE}.")
         section = self.table
-        table = section.read(folder / section.path, self.party, section.id, section.label)
+        table = section.read(
+            locate_table(folder, section.path), self.party, section.id, section.label
+        )
         wanted = {*section.columns, *([section.label] if section.label else [])}
         for column in wanted:
             table.column(column)

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -233,8 +234,24 @@ def session(kit: Path, user: str, seconds: float = 30.0) -> Iterator[Any]:
         opened.close()
 
 
+@dataclass(frozen=True)
+class JobFacts:
+    """What the engine says of a job: its state, the last try to schedule it, who is connected."""
+
+    state: str  # such as RUNNING or FINISHED:COMPLETED
+    last_try: str
+    connected: tuple[str, ...]
+
+
+def job_facts(kit: Path, user: str, job: str) -> JobFacts:
+    """Ask the relay about a job, and which sites are connected to it."""
+    with session(kit, user) as opened:
+        meta = json.loads(json.dumps(opened.get_job_meta(job), default=str))
+        connected = tuple(str(one.name) for one in opened.get_connected_client_list())
+    tries = meta.get("schedule_history") or [""]
+    return JobFacts(str(meta.get("status", "unknown")), str(tries[-1]), connected)
+
+
 def job_state(kit: Path, user: str, job: str) -> str:
     """What the engine says of a job, such as RUNNING or FINISHED:COMPLETED."""
-    with session(kit, user) as opened:
-        meta = opened.get_job_meta(job)
-    return str(json.loads(json.dumps(meta, default=str)).get("status", "unknown"))
+    return job_facts(kit, user, job).state

@@ -12,6 +12,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from vfsl import __version__
 from vfsl.deploy.config import read_toml
 from vfsl.errors import ConfigError, ProtocolError
 from vfsl.job.schema import SharedJob, check
@@ -52,17 +53,16 @@ def job_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def opened_job(text: str, expected_hash: str, leader: str) -> SharedJob:
-    """The job that the leader sent, if it is the announced one."""
+def opened_job(text: str, expected_hash: str, leader: str) -> SharedJob | str:
+    """The job that the leader sent, if it is the announced one; why it cannot be read, if not."""
+    if job_hash(text) != expected_hash:
+        raise ProtocolError(f"Party {leader!r} sent a job that is not the announced one.", leader)
     try:
-        if job_hash(text) != expected_hash:
-            raise ValueError("another hash")
         content: Any = json.loads(text)
         job: SharedJob = check(content["job"], SharedJob)
         return job
-    except (ValueError, KeyError, TypeError, ConfigError):
-        raise ProtocolError(
-            f"Party {leader!r} sent a job that is not the announced one, or that this version of "
-            "vfsl does not know.",
-            leader,
-        ) from None
+    except ConfigError as error:
+        why = str(error)
+    except (ValueError, KeyError, TypeError) as error:
+        why = type(error).__name__
+    return f"has vfsl {__version__}, which cannot read the job of {leader!r}: {why[:300]}"

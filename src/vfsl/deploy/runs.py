@@ -2,6 +2,7 @@
 
 runs/RUN/attempt.json   the last attempt; an older or repeated one is refused
          status.json    what became of it, in one sentence
+         spare          while it runs: room for the last word on a full disk
          job.json       at the leader: the job that it submitted
          private.json   the party's private seed of this run; it stays when the run has ended
          state/         finished steps of an unfinished run; no keys, no masks
@@ -20,9 +21,10 @@ from typing import Any
 
 from vfsl.errors import ChannelError, ConfigError, ProtocolError, StoreError
 from vfsl.record import StepRecord
-from vfsl.store import Checkpoints, read_json, write_json
+from vfsl.store import Checkpoints, is_full, read_json, write_bytes, write_json
 
 RUNS = "runs"
+_SPARE_BYTES = 1 << 14
 ENDED = ("finished", "failed", "refused", "interrupted")
 _SAME_START = 1.0  # seconds by which two readings of when a process began may differ
 
@@ -62,6 +64,7 @@ class RunFolder:
         self.state = self.path / "state"
         self.private_seed = self.path / "private.json"
         self._prepared = self.path / ".results"
+        self._spare = self.path / "spare"  # room for the last word, should the disk be full
         self.attempt = 0
         self.finished = 0  # steps
         self._knows_why = False
@@ -74,6 +77,7 @@ class RunFolder:
                 f"Attempt {attempt} of run {self.name!r} is refused: attempt {last} was seen here."
             )
         self.attempt = attempt
+        write_bytes(self._spare, bytes(_SPARE_BYTES))
         write_json(self.path / "attempt.json", {"attempt": attempt, "job": job})
         self.note("running", "The run has begun.")
 
@@ -85,6 +89,8 @@ class RunFolder:
         """Write down how the run stands; whoever looks sees the old or the new, never half."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         process = identify_process(os.getpid()) if state == "running" else None
+        if state != "running":
+            self._spare.unlink(missing_ok=True)
         status = Status(
             self.name, self.attempt, state, sentence, party, self.finished, now, process
         )
@@ -114,7 +120,13 @@ class RunFolder:
         party = getattr(error, "party", None) if isinstance(error, ChannelError) else None
         state = "refused" if isinstance(error, Refused) else "failed"
         self._knows_why = True
-        self.note(state, f"{type(error).__name__}: {error}", party)
+        sentence = f"{type(error).__name__}: {error}"
+        if is_full(error):
+            sentence = (
+                f"No space left in {self.path.parent}. Free some, then the party that submitted "
+                f"the run goes on by: vfsl deploy submit --resume {self.name}"
+            )
+        self.note(state, sentence, party)
 
     def note_failure(self, party: str, reason: str) -> None:
         """Note that another party failed, even while this one still computes."""

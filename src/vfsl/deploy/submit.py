@@ -7,11 +7,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from vfsl.deploy.budget import near_limit
 from vfsl.deploy.config import SUBMIT_FOLDER, load_party, load_project
-from vfsl.deploy.engine import PARTY_CLASS, job_state, session, write_job
+from vfsl.deploy.engine import PARTY_CLASS, JobFacts, job_facts, session, write_job
 from vfsl.deploy.job import job_hash, load_shared_job, opened_job, sealed_text
 from vfsl.deploy.provision import PROJECT_FILE, submitter_name
 from vfsl.deploy.runs import ENDED, RunFolder, Status, all_runs
@@ -20,6 +21,7 @@ from vfsl.job.schema import SharedJob
 from vfsl.store import read_json, write_json
 
 _SYNC_SECONDS = 120.0
+_ASK_EVERY = 15.0  # seconds between two questions to the relay about a run that has not begun
 
 
 def submit_job(folder: Path, job_file: Path, *, secure: bool = True) -> str:
@@ -55,6 +57,8 @@ def resume_run(folder: Path, run: str, *, secure: bool = True) -> str:
         )
     text = str(read_json(path)["text"])
     job = opened_job(text, job_hash(text), load_party(folder).party)
+    if isinstance(job, str):
+        raise ConfigError(f"This party {job}")
     return _submit(folder, run, job, text, secure)
 
 
@@ -96,10 +100,62 @@ def _submit(folder: Path, run: str, job: SharedJob, text: str, secure: bool) -> 
 
 def engine_state(folder: Path, run: str) -> str:
     """What the relay says of a run that was submitted from this folder."""
+    return _engine_facts(folder, run).state
+
+
+def _engine_facts(folder: Path, run: str) -> JobFacts:
     mine, project = load_party(folder), load_project(folder / PROJECT_FILE)
     content = read_json(RunFolder(folder, run).path / "job.json")
     user = submitter_name(project.name, mine.party)
-    return job_state(folder / SUBMIT_FOLDER, user, str(content["engine job"]))
+    return job_facts(folder / SUBMIT_FOLDER, user, str(content["engine job"]))
+
+
+def follow_engine(folder: Path, run: str) -> Status:
+    """How a run stands; of one that has not begun, after a question to the relay.
+
+    A run that the relay has given up has failed, and one that waits says for whom.
+    """
+    kept = RunFolder(folder, run)
+    status = kept.status()
+    content = read_json(kept.path / "job.json") if (kept.path / "job.json").exists() else {}
+    if status.state != "submitted" or "engine job" not in content:
+        return status
+    try:
+        facts = _engine_facts(folder, run)
+    except VfslError as error:
+        return replace(status, sentence=f"{status.sentence} The relay cannot be asked: {error}")
+    parties = opened_job(str(content["text"]), str(content["hash"]), load_party(folder).party)
+    everyone = () if isinstance(parties, str) else parties.everyone
+    missing = [party for party in everyone if party not in facts.connected]
+    status = kept.status()
+    if status.state != "submitted":
+        return status  # it has begun meanwhile
+    said = judge_waiting(run, facts, missing)
+    if facts.state.startswith("FINISHED"):
+        kept.attempt = status.attempt
+        kept.note("failed", said, missing[0] if missing else None)
+        return kept.status()
+    return replace(status, sentence=said, party=None)
+
+
+def judge_waiting(run: str, facts: JobFacts, missing: list[str]) -> str:
+    """Why a run has not begun, and what to do."""
+    names = ", ".join(map(repr, missing))
+    away = (
+        f" Not connected to the relay: {names}; there, see that `vfsl deploy start` runs, and its "
+        "engine.log for an expired or not yet valid certificate."
+        if missing
+        else ""
+    )
+    if facts.state.startswith("FINISHED"):
+        tried = f" (last try: {facts.last_try})" if facts.last_try else ""
+        return (
+            f"The relay ended the run before it began: {facts.state}{tried}.{away} Then go on by: "
+            f"vfsl deploy submit --resume {run}"
+        )
+    if missing:
+        return f"The run waits.{away}"
+    return f"The run waits for the relay to begin it; the relay says {facts.state}."
 
 
 def wait_for(
@@ -107,21 +163,25 @@ def wait_for(
 ) -> Status:
     """Wait until a run has ended at this party, well or not; TimedOut if it has not by then."""
     kept, deadline, last = RunFolder(folder, run), time.monotonic() + seconds, None
+    asked = time.monotonic()
     while time.monotonic() < deadline:
         status = kept.status()
+        if status.state == "submitted" and time.monotonic() - asked > _ASK_EVERY:
+            status, asked = follow_engine(folder, run), time.monotonic()
         if status != last and on_change is not None:
             on_change(status)
         if status.state in ENDED:
             return status
         last = status
         time.sleep(0.3)
-    raise TimedOut(f"Run {run!r} has not ended after {seconds:g} s.")
+    sentence = "" if last is None else f" {last.sentence}"
+    raise TimedOut(f"Run {run!r} has not ended after {seconds:g} s.{sentence}")
 
 
 def status_lines(folder: Path, run: str | None = None) -> list[str]:
     """How this party's runs stand, one line each, and whose budget is nearly used up."""
     kept = all_runs(folder) if run is None else [RunFolder(folder, run)]
-    return [*(_line(one.status()) for one in kept), *near_limit(folder)]
+    return [*(_line(follow_engine(folder, one.name)) for one in kept), *near_limit(folder)]
 
 
 def fetch_results(folder: Path, run: str, out: Path) -> list[str]:

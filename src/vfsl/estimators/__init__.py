@@ -1,7 +1,8 @@
 """Federated estimators: each party trains and keeps only its own share."""
 
+from vfsl.estimators.answer import Answer
 from vfsl.estimators.association import Association
-from vfsl.estimators.base import Answer, Ask, Estimator
+from vfsl.estimators.base import Ask, Estimator
 from vfsl.estimators.linear import LinearRegression, LogisticRegression
 from vfsl.estimators.saved import (
     ESTIMATORS,
@@ -11,6 +12,7 @@ from vfsl.estimators.saved import (
     save_page,
     save_share,
 )
+from vfsl.estimators.scorecard import Scorecard
 from vfsl.estimators.trees import GBDT, LGB, XGB, RandomForest
 from vfsl.parts import ModelShare, Part, Roles
 
@@ -29,6 +31,7 @@ __all__ = [
     "Part",
     "RandomForest",
     "Roles",
+    "Scorecard",
     "load_model",
     "load_share",
     "save_model",

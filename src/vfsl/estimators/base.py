@@ -9,8 +9,7 @@ known by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -21,10 +20,14 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 from vfsl.channel import Channel
 from vfsl.data import check_labels
+from vfsl.data.checks import counted
 from vfsl.errors import ConfigError, DataError
+from vfsl.estimators.alone import JOINT, OWN_COLUMNS
+from vfsl.estimators.answer import Answer
 from vfsl.federation import Federation
 from vfsl.params import check_params, settings_of
 from vfsl.parts import ModelShare, Part, Roles, Rows, places_in_training, scores_with_kept
+from vfsl.showing import show_table
 from vfsl.site import Site
 from vfsl.store import Checkpoints
 from vfsl.values import Array, Floats
@@ -33,28 +36,6 @@ NOTHING_KEPT = Checkpoints(None)
 
 # What a step reveals or delivers beyond the defaults: its kind, and its name in party.toml.
 Ask = tuple[Literal["disclosure", "output"], str]
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """What a model says of rows, at the label holder.
-
-    Attributes
-    ----------
-    rows : array of int
-        The rows of its table.
-    values : array (rows,) or (rows, classes)
-        Numbers, or probabilities.
-    classes : array or None
-        None: numbers.
-    more : mapping of name to array
-        Further columns of a file of predictions.
-    """
-
-    rows: Rows
-    values: Array
-    classes: Array | None = None
-    more: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Estimator(ABC):
@@ -80,6 +61,9 @@ class Estimator(ABC):
 
     uses_all_rows: ClassVar[bool] = False
     """Whether it trains on rows that only one party has, too."""
+
+    takes_weights: ClassVar[bool] = True
+    """Whether training rows may have weights."""
 
     needs_torch: ClassVar[bool] = False
     """Whether it needs PyTorch."""
@@ -113,7 +97,10 @@ class Estimator(ABC):
 
     @property
     def predicts_without(self) -> bool:
-        """Whether it can predict rows without the cells of feature holders."""
+        """Whether it can predict rows without the cells of some feature holders, not only of all.
+
+        Without all of them every model can that writes `learn_alone` or `score_alone`.
+        """
         return False
 
     @property
@@ -189,15 +176,16 @@ class Estimator(ABC):
         ----------
         fed : Federation
         offline : sequence of str
-            Feature holders of the training that do not take part; trees only. A party that is not
-            aligned must be named here.
+            Feature holders of the training that do not take part: all of them, or with trees and
+            RISA any. A party that is not aligned must be named here, unless the label holder is
+            alone (`Federation.of_one`).
         rows : {"overlap", "all"}
             "all": all rows of the label holder in the order of its table; those that the others
-            lack as if all of them were offline. Trees only.
+            lack by its own columns, as if all of them were offline.
         """
         places, held = None, self.held_share
         holder, parts = self.label_[0], fed.parts(self.label_)
-        self.check_offline([p for p in self.shares_ if p not in parts], offline, rows)
+        offline = self.find_offline(parts, offline, rows)
         if self.knows_training_scores and held.scores is not None and not offline:
             places = places_in_training(self.shares_, parts, holder)
         roles = fed.roles(holder, self.work(len(parts) - 1)).without(offline)
@@ -244,6 +232,39 @@ class Estimator(ABC):
         return self.to_probabilities(
             self.held_share, self.decision_function(fed, offline=offline, rows=rows)
         )
+
+    def predict_frame(
+        self, fed: Federation, *, offline: Sequence[str] = (), rows: str = "overlap"
+    ) -> pd.DataFrame:
+        """Predictions with the label holder's ids, a row each, as in a file of predictions.
+
+        ``offline`` and ``rows`` are those of `decision_function`.
+
+        Returns
+        -------
+        DataFrame
+            The id column(s), ``probability`` (of classes), ``predicted``, and where rows could be
+            scored in more than one way ``scored_by``: "joint" or "own columns".
+        """
+        scores = self.decision_function(fed, offline=offline, rows=rows)
+        offline = self.find_offline(fed.parts(self.label_), offline, rows)
+        site = fed.sites[self.label_[0]]
+        answer = self.interpret(site, self.held_share, scores, rows=rows, offline=offline)
+        return answer.to_frame(site.own_table(), self.label_[1])
+
+    def _repr_html_(self) -> str:
+        """What was asked of it and how its training ended, in a notebook."""
+        lines: list[tuple[str, object]] = list(settings_of(self).items())
+        title = type(self).__name__
+        if not hasattr(self, "shares_"):
+            return show_table(f"{title}, not fitted", ("setting", "value"), lines)
+        facts: list[tuple[str, object]] = [
+            ("label", f"{self.label_[1]} of {self.label_[0]}"),
+            ("parties", ", ".join(self.shares_)),
+            ("rounds", self.n_rounds_),
+            ("stopped", self.stop_reason_ or "–"),
+        ]
+        return show_table(title, ("setting", "value"), [*facts, *lines])
 
     def score(self, fed: Federation) -> float:
         """Accuracy, or R² of numbers, on the aligned rows whose label is known."""
@@ -315,13 +336,16 @@ class Estimator(ABC):
         settings = {"model": self.name, "label": list(label), **settings_of(self)}
         settings |= {"scheme": roles.scheme, "security": roles.security}
         with site.records(f"train {self.name}", channel, settings) as outcome:
+            part = site.part(label, weights)
             share = self.train(
                 channel,
-                site.part(label, weights),
+                part,
                 roles=roles,
                 rng=site.private_rng(self.name),
                 kept=site.checkpoints(self.name),
             )
+            if share is not None and part is not None and site.me == label[0]:
+                share = self.learn_alone(part, share)
             if share is not None:
                 outcome.rounds, outcome.stop_reason = share.rounds, share.stop_reason
                 outcome.notes, outcome.metrics = share.notes, self.training_metrics(share)
@@ -359,7 +383,9 @@ class Estimator(ABC):
             settings |= {"scheme": roles.scheme, "security": roles.security}
         with site.records(f"predict {self.name}", channel, settings) as outcome:
             scores: Array | None = None
-            if places is None:
+            if not roles.feature_holders and part is not None and share is not None:
+                scores = self.score_alone(part, share)
+            elif places is None:
                 scores = self.score_rows(channel, part, share, roles=roles)
             elif (places < 0).any():
                 new = None if part is None else Part(part.table, part.rows[places < 0])
@@ -370,46 +396,79 @@ class Estimator(ABC):
                 scores = scores_with_kept(share, places, scores)
             outcome.metrics = self.measure_quality(share, np.asarray(scores), part.target)
             outcome.notes = self.note_offline(offline)
+            own = len(part.rest) if rows == "all" else 0
+            own += 0 if roles.feature_holders else len(part.rows)
+            if own:
+                outcome.notes += (self.note_alone(share, own),)
             if rows == "all":
-                scores = np.concatenate([np.asarray(scores), self.score_alone(part, share)])
+                rest = self.score_alone(Part(part.table, part.rest), share)
+                scores = np.concatenate([np.asarray(scores), rest])
                 scores = scores[np.argsort(part.all_rows)]
         return scores
 
-    def check_offline(self, missing: Sequence[str], offline: Sequence[str], rows: str) -> None:
-        """Refuse a prediction that lacks a party which is not said to be offline, or needs it.
+    def find_offline(
+        self, present: Collection[str], offline: Sequence[str], rows: str = "overlap"
+    ) -> tuple[str, ...]:
+        """The parties of the training that take no part in a prediction.
 
-        ``missing`` are the parties of the training that are not there.
+        Where nobody but the label holder is present, these are all others. Refused: a party that is
+        absent and not said to be offline, or that the model cannot do without.
         """
         if rows not in ("overlap", "all"):
             raise ConfigError(
                 f"The rows parameter must be 'overlap' or 'all'. Got {rows!r} instead."
             )
-        if (offline or rows == "all") and not self.predicts_without:
-            raise ConfigError(
-                f"{type(self).__name__} cannot predict without a party that it was trained with; "
-                "trees can."
-            )
+        kind = type(self).__name__
         others = [party for party in self.shares_ if party != self.label_[0]]
         for party in offline:
             if party not in others:
                 raise ConfigError(
-                    f"The offline parameter of {type(self).__name__} must name parties without the "
-                    f"label, {', '.join(others) or 'which are none'}. Got {party!r} instead."
+                    f"The offline parameter of {kind} must name parties without the label, "
+                    f"{', '.join(others) or 'which are none'}. Got {party!r} instead."
                 )
-        for party in missing:
-            if party not in offline:
+        absent = [party for party in others if party in offline or party not in present]
+        for party in absent:
+            if party not in offline and absent != others:
                 raise ConfigError(
                     f"The model was trained with party {party!r}, whose rows are not there; align "
                     f"with it, or predict with offline=[{party!r}]."
                 )
+        if absent and absent != others and not self.predicts_without:
+            raise ConfigError(
+                f"{kind} predicts with all parties of its training, or by the columns of "
+                f"{self.label_[0]!r} alone; trees and RISA can do without some. Got "
+                f"{', '.join(absent)} offline instead."
+            )
+        if rows == "all" or (absent and absent == others):
+            self.check_alone(self.held_share)
+        return tuple(absent)
+
+    def learned_from_rest(self, share: ModelShare) -> bool:
+        """Whether rows that only the label holder has were learned from."""
+        return self.uses_all_rows
+
+    def note_alone(self, share: ModelShare, rows: int) -> str:
+        """What to say of this many rows that were scored by the label holder's own columns."""
+        return f"{counted(rows, 'row')} scored by the columns of {share.party} alone."
+
+    def learn_alone(self, part: Part, share: ModelShare) -> ModelShare:
+        """The label holder's share with what it needs to predict rows by its own columns."""
+        return share
+
+    def check_alone(self, share: ModelShare) -> None:
+        """Refuse to predict by the label holder's columns alone where the model cannot."""
+        raise ConfigError(f"{type(self).__name__} cannot predict rows of one party alone.")
 
     def note_offline(self, offline: Sequence[str]) -> tuple[str, ...]:
         """What to say in the record of a prediction without these parties."""
         return ()
 
     def score_alone(self, part: Part, share: ModelShare) -> Array:
-        """Scores of the label holder's remaining rows, as if all others were offline."""
-        raise ConfigError(f"{type(self).__name__} cannot predict rows of one party alone.")
+        """Scores of the part's rows by the label holder's columns, as if all others were offline.
+
+        `check_alone` has been asked before.
+        """
+        raise NotImplementedError
 
     def _scorers(self, roles: Roles) -> tuple[str, ...]:
         """Who plays a prediction; the label holder alone needs nobody."""
@@ -430,7 +489,9 @@ class Estimator(ABC):
         scores = self.answer(
             site, channel, label, share=share, places=places, rows=rows, offline=offline
         )
-        return None if scores is None or share is None else self.interpret(site, share, scores)
+        if scores is None or share is None:
+            return None
+        return self.interpret(site, share, scores, rows=rows, offline=offline)
 
     # ---- how scores become predictions, at the label holder -------------------------------------
 
@@ -459,16 +520,25 @@ class Estimator(ABC):
             return np.asarray(classes[(chances > 0.5).astype(int)])
         return np.asarray(classes[chances.argmax(axis=1)])
 
-    def interpret(self, site: Site, share: ModelShare, scores: Array) -> Answer:
-        """What the scores of a site's aligned rows mean."""
-        rows, more = site.rows().overlap, {}
-        if len(scores) > len(rows):  # with the label holder's other rows
-            rows = np.sort(np.concatenate([rows, site.rows().rest]))
-            more = {"aligned": np.isin(rows, site.rows().overlap)}
+    def interpret(
+        self,
+        site: Site,
+        share: ModelShare,
+        scores: Array,
+        *,
+        rows: str = "overlap",
+        offline: Sequence[str] = (),
+    ) -> Answer:
+        """What scores of a site's aligned rows, or of all its rows, mean."""
+        found, more = site.rows().overlap, {}
+        if rows == "all":
+            found = np.sort(np.concatenate([found, site.rows().rest]))
+        if rows == "all" or offline:
+            more = {"scored_by": name_ways(site, found, offline)}
         if self.predicts == "numbers":
-            return Answer(rows, self.to_predictions(share, scores), more=more)
+            return Answer(found, self.to_predictions(share, scores), more=more)
         chances, classes = self.to_probabilities(share, scores), np.asarray(share.state["classes"])
-        return Answer(rows, chances, classes, more)
+        return Answer(found, chances, classes, more)
 
     def measure_quality(
         self, share: ModelShare, scores: Array, target: Array | None
@@ -500,6 +570,14 @@ class Estimator(ABC):
         ranked = np.clip(scores, 0.0, 1.0) if self.scores_are == "probability" else scores
         return {"auc": float(roc_auc_score(positive, ranked[:, 0]))}
 
+    def list_tables(self, share: ModelShare) -> dict[str, pd.DataFrame]:
+        """What a party may read in its own share, as tables for its folder, by their names."""
+        return {}
+
+    def compare_rows(self, share: ModelShare, part: Part) -> dict[str, pd.DataFrame]:
+        """How a party's other rows differ from those of the training, as tables by their names."""
+        return {}
+
     def training_metrics(self, share: ModelShare) -> dict[str, float]:
         """What the label holder knows of the model's quality from training alone."""
         return {}
@@ -514,6 +592,17 @@ class Estimator(ABC):
         """Refuse a model without shares."""
         if not hasattr(self, "shares_"):
             raise ConfigError(f"{type(self).__name__} is not fitted yet: call fit first.")
+
+
+def name_ways(site: Site, rows: Rows, offline: Sequence[str]) -> Array:
+    """For each of the label holder's rows: was it scored jointly, or by its own columns?"""
+    others = [party for party in site.standing.aligned if party != site.me]
+    joint = JOINT
+    if all(party in offline for party in others):
+        joint = OWN_COLUMNS
+    elif offline:
+        joint = f"{JOINT} without {' and '.join(offline)}"
+    return np.where(np.isin(rows, site.rows().overlap), joint, OWN_COLUMNS).astype(object)
 
 
 def _players(roles: Roles, with_key_holder: bool) -> tuple[str, ...]:

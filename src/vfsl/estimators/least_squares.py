@@ -14,7 +14,7 @@ Each round (1) uses the key that the key holder made for this run; (2) the parti
 encrypted scores and residuals; (3) every party forms its encrypted gradients, masks them and sends
 them to the key holder; (4) the key holder returns the masked values, each party unmasks and moves.
 The objective, which is a quadratic, needs no message: each exact step lowers it by half its length
-times the gain. It is not the log-loss; linear.py says how that is found.
+times the gain. It is not the log-loss; shared/true_loss.py says how that is found.
 
 With equal row weights, or several feature holders, the label holder forms the encrypted residual
 v ∘ (Σ scores − y) and returns it. With row weights and one feature holder B nothing needs an
@@ -24,7 +24,7 @@ the label holder's is ⟨Enc(s_B), v ∘ x⟩ + plain terms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,9 +110,13 @@ class Problems:
 
 @dataclass(frozen=True)
 class Solution:
-    """One party's weights (columns, models); at the label holder also what happened."""
+    """One party's weights (columns, models); at the label holder also what happened.
+
+    ``path`` has its weights after each round, the last ones if there was none.
+    """
 
     weights: Floats
+    path: Sequence[Floats]
     rounds: tuple[Mapping[str, Any], ...] = ()
     stop_reason: str | None = None
 
@@ -175,6 +179,7 @@ def train_feature_holder(
     channel.send(leader, "columns", size)
     theirs = receive_count(channel, leader, "columns", 1, MOST)
     weights: Floats = np.zeros((size, models))
+    path: list[Floats] = []
     for stage in range(program.stages):
         here = channel.within(f"stage {stage}")
         width = program.width(len(columns), stage, roles)
@@ -196,6 +201,7 @@ def train_feature_holder(
             else:
                 now.send(leader, "terms", Aggregate(np.array(block.measure(sums))))
                 block.move(Step(*receive_numbers(now, leader, "step", (3, models))))
+                path.append(block.best)
             if not now.receive(leader, "another round"):
                 break
         weights = block.best
@@ -207,7 +213,7 @@ def train_feature_holder(
             worth = privacy.count_look(noise.size, program.look_noise)
             here.release(leader, "total scores", noise.size, new=worth)
             here.send(leader, "scores", total.to_wire())
-    return Solution(weights)
+    return Solution(weights, path or [weights])
 
 
 def train_label_holder(
@@ -238,6 +244,7 @@ def train_label_holder(
     weights: Floats = np.zeros((columns.shape[1], models))
     scores: Floats = np.zeros((rows, models))
     history: list[Mapping[str, Any]] = []
+    path: list[Floats] = []
     reason = ""
     for stage in range(program.stages):
         here = channel.within(f"stage {stage}")
@@ -246,12 +253,12 @@ def train_label_holder(
         for party in roles.feature_holders:
             here.send(party, "penalty", Aggregate(program.l2 / size))
         led = _Stage(here, roles, key, columns, problem, program, stage, weights, sizes)
-        search = led.descend(history, _objective(problem, scores, size))
+        search = led.descend(history, path, _objective(problem, scores, size))
         weights = led.block.best
         reason = search.reason
         if stage + 1 < program.stages:
             scores = open_total(here, roles, key, encode_scores(columns, weights))
-    return Solution(weights, tuple(history), reason)
+    return Solution(weights, path or [weights], tuple(history), reason)
 
 
 @dataclass
@@ -285,8 +292,8 @@ class _Stage:
                 "use less extreme row weights."
             )
 
-    def descend(self, history: list[Mapping[str, Any]], loss: float) -> Search:
-        """All rounds of the stage."""
+    def descend(self, history: list[Mapping[str, Any]], path: list[Floats], loss: float) -> Search:
+        """All rounds of the stage; each adds a line and its weights."""
         holders = self.roles.feature_holders
         if self.two_terms:
             self._send_row_weights()
@@ -305,6 +312,7 @@ class _Stage:
             for party in holders:
                 here.send(party, "step", Aggregate(np.array(step)))
             self.block.move(step)
+            path.append(self.block.best)
             value = loss - float(search.decrease.mean())
             line = {"stage": self.stage, "round": number, "objective": value}
             history.append({**line, "gain": float(search.gain.mean())})

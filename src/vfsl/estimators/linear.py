@@ -12,19 +12,22 @@ loss there.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import expit, logsumexp, softmax
+import pandas as pd
+from scipy.special import expit, softmax
+from sklearn.utils.class_weight import compute_sample_weight
 
 from vfsl.channel import Channel, expect_array
 from vfsl.crypto.shares import Session
 from vfsl.data import Encoder
 from vfsl.errors import ConfigError, DataError
 from vfsl.estimators import exchange, least_squares, one_shot
+from vfsl.estimators.alone import describe_quality, fit_alone, score_alone, to_separate_logits
 from vfsl.estimators.base import (
     NOTHING_KEPT,
     Ask,
@@ -45,21 +48,17 @@ from vfsl.estimators.privacy import (
     noise_rng,
 )
 from vfsl.estimators.shared import fit as shared_fit
-from vfsl.estimators.shared import scoring
+from vfsl.estimators.shared import scoring, true_loss
 from vfsl.estimators.shared.fit import SharedWeights, solve_least_squares, solve_logistic
 from vfsl.estimators.shared.softmax import MOST_CLASSES
+from vfsl.estimators.shared.true_loss import Truth
 from vfsl.params import documented, param, params_of
 from vfsl.parts import ModelShare, Part, Roles, Rows
 from vfsl.store import Checkpoints
-from vfsl.values import Array, Disclosure, Disclosures, Floats, Masked
+from vfsl.values import Array, Disclosure, Disclosures, Floats
 
 DISCLOSURES: Disclosures = {
     "labelled rows": Disclosure(np.ndarray, "which aligned rows have a known label"),
-}
-LOSS_DISCLOSURES: Disclosures = exchange.TOTALS | {
-    "opened total": Disclosure(
-        Masked, "the exact total score of each training row, for the loss, to the label holder"
-    ),
 }
 
 _HESSIAN_FLOOR = 0.02  # keeps the targets of nearly certain rows within the score range
@@ -85,6 +84,7 @@ class Label:
     row_weights: Floats | None
     rarest: Rarest
     facts: dict[str, Any]  # for the label holder's share
+    truth: Truth | None = None  # by what a loss is judged
 
 
 @dataclass(kw_only=True)
@@ -256,14 +256,12 @@ class LinearModel(Estimator):
             )
         declared = one_shot.DISCLOSURES if at_once else least_squares.disclosures(program)
         inner = channel.within("fit", declared)
-        look = channel.within("loss", LOSS_DISCLOSURES)
         if ready is None:
             if at_once:
                 one_shot.solve_key_holder(inner, roles)
             else:
                 least_squares.train_key_holder(inner, roles, program)
-            if self._shows_loss:
-                exchange.score_key_holder(look, roles)
+            self._show_losses(channel, roles)
             return None
         key, columns = exchange.receive_key(inner, roles), ready.columns
         if ready.target is None:
@@ -273,9 +271,7 @@ class LinearModel(Estimator):
                 solved = least_squares.train_feature_holder(
                     inner, columns, roles, key, program, noise
                 )
-            if self._shows_loss:
-                fresh = exchange.receive_key(look, roles)
-                exchange.score_feature_holder(look, columns, solved.weights, roles, fresh)
+            self._show_losses(channel, roles, ready, solved.path)
             return ModelShare(channel.me, self.name, ready.state | _weights_state(solved.weights))
         problems = self._read_label(channel.me, ready.target, ready.row_weights, noise)
         program = self._program(problems.weighted)
@@ -283,23 +279,23 @@ class LinearModel(Estimator):
         solved = solve(inner, columns, problems, roles, key, program)
         state = ready.state | _weights_state(solved.weights) | problems.facts
         rounds = self._add_losses(solved.rounds, state)
-        if self._shows_loss:
-            fresh = exchange.receive_key(look, roles)
-            scores = exchange.score_label_holder(look, columns, solved.weights, roles, fresh)
-            loss = self._find_loss(ready, scores)
-            rounds = (*rounds[:-1], {**rounds[-1], "loss": loss}) if rounds else ({"loss": loss},)
+        losses = self._show_losses(channel, roles, ready, solved.path)
+        if losses:
+            lines = rounds or ({},)
+            rounds = tuple({**line, "loss": loss} for line, loss in zip(lines, losses, strict=True))
         return ModelShare(channel.me, self.name, state, rounds, solved.stop_reason)
 
     # What the record calls a loss is the true one: that of a surrogate may be far from it.
 
-    @property
-    def _shows_loss(self) -> bool:
-        """Whether the label holder sees exact scores after training in rounds, for the loss."""
-        return False
-
-    def _find_loss(self, ready: Prepared, scores: Floats) -> float:
-        """The loss of training rows by their exact total scores."""
-        raise NotImplementedError
+    def _show_losses(
+        self,
+        channel: Channel,
+        roles: Roles,
+        ready: Prepared | None = None,
+        path: Sequence[Floats] = (),
+    ) -> list[float]:
+        """The loss after each round at the label holder, where it was asked for."""
+        return []
 
     def _add_losses(
         self, rounds: tuple[Mapping[str, Any], ...], state: Mapping[str, Any]
@@ -366,6 +362,63 @@ class LinearModel(Estimator):
             return exchange.score_label_holder(channel, columns, weights, roles, key)
         exchange.score_feature_holder(channel, columns, weights, roles, key)
         return None
+
+    def learn_alone(self, part: Part, share: ModelShare) -> ModelShare:
+        """With a model of the label holder's own columns, of all rows whose label is known.
+
+        Where several models are trained together, there is none.
+        """
+        weights = scale_weights(part.weights, len(part.rows))
+        several = np.asarray(part.target).ndim > 1 or weights.shape[1] > 1
+        if several or part.rest_target is None:
+            return share
+        target = np.concatenate([np.asarray(part.target), np.asarray(part.rest_target)])
+        weights = np.concatenate([weights[:, 0], np.ones(len(part.rest))])
+        codes, classes = self._read_own(share, target)
+        known = np.flatnonzero(~np.isnan(codes))
+        made = fit_alone(
+            part.table,
+            part.all_rows[known],
+            codes[known],
+            self._weigh_classes(codes[known], weights[known]),
+            classes=classes,
+            l2=self.l2,
+            missing=self.missing,
+        )
+        return replace(share, state={**share.state, "alone": made})
+
+    @abstractmethod
+    def _read_own(self, share: ModelShare, target: Array) -> tuple[Floats, int | None]:
+        """The label as numbers or codes of the model's classes, and how many; NaN: not known."""
+
+    def _weigh_classes(self, codes: Floats, weights: Floats) -> Floats:
+        """Row weights with those of classes in them."""
+        return weights
+
+    def check_alone(self, share: ModelShare) -> None:
+        if "alone" not in share.state:
+            raise ConfigError(
+                f"This {type(self).__name__} has no model of the columns of {share.party!r} alone: "
+                "it comes from an earlier version, or several were trained together; train it "
+                "again."
+            )
+
+    def score_alone(self, part: Part, share: ModelShare) -> Array:
+        return score_alone(share.state["alone"], part.table, part.rows)
+
+    def learned_from_rest(self, share: ModelShare) -> bool:
+        return "alone" in share.state
+
+    def note_alone(self, share: ModelShare, rows: int) -> str:
+        found = [
+            f"{name.rpartition(' ')[2]} of {value:.3f} in cross-validation when it was trained"
+            for name, value in describe_quality(share.state["alone"]).items()
+        ]
+        told = super().note_alone(share, rows)
+        return f"{told[:-1]}, by a model with {found[0]}." if found else told
+
+    def training_metrics(self, share: ModelShare) -> dict[str, float]:
+        return describe_quality(share.state["alone"]) if "alone" in share.state else {}
 
     def _on_shares(self, roles: Roles) -> bool:
         """Whether this step computes on shares; refuses a scheme that cannot."""
@@ -469,6 +522,10 @@ class LinearRegression(LinearModel):
             scores * np.asarray(share.state["scale"]) + np.asarray(share.state["mean"])
         )
 
+    def _read_own(self, share: ModelShare, target: Array) -> tuple[Floats, int | None]:
+        values = np.array([np.nan if pd.isna(one) else float(one) for one in target])
+        return (values - share.state["mean"][0]) / share.state["scale"][0], None
+
     def _read_numbers(
         self, party: str, target: Array, weights: Array | None, rng: np.random.Generator
     ) -> Label:
@@ -558,9 +615,8 @@ class LogisticRegression(LinearModel):
     )
     show_loss: bool = param(
         False,
-        "Whether the label holder learns the loss of the training rows: on shares after each step, "
-        "with the penalty in it, and nothing else; in rounds at the end, by the exact score of "
-        "each row, and without the penalty.",
+        "Whether the label holder learns the log-loss of the training rows after each step or "
+        "round: that number and nothing else, found on shares, without the penalty.",
     )
 
     def _read_numbers(
@@ -576,12 +632,14 @@ class LogisticRegression(LinearModel):
             row_weights = np.tile(row_weights, (1, len(classes)))
         if len(classes) > MOST_CLASSES:
             facts["link"] = ONE_AGAINST_REST
+        truth = hot
         if self.weights == "own":  # where weights stay shared, nothing of the label is opened
             # One draw per row and class: models that train together must not average it away.
             hot = hot + self.label_noise * rng.standard_normal(hot.shape)
         weighted = weights is not None or self.class_weight is not None
         hot = np.array(np.broadcast_to(hot, row_weights.shape))
-        return Label(hot, row_weights if weighted else None, rarest, facts)
+        weighing = row_weights if weighted else None
+        return Label(hot, weighing, rarest, facts, Truth(truth, weighing))
 
     def _solve_on_shares(
         self, session: Session, columns: Floats | None, label: Label | None, roles: Roles
@@ -595,11 +653,25 @@ class LogisticRegression(LinearModel):
             roles.label_holder,
             partial(self._check_sizes, roles.label_holder, label),
             softmax=label is not None and 2 < len(label.facts["classes"]) <= MOST_CLASSES,
+            truth=None if label is None else label.truth,
             l2=self.l2,
             tolerance=self.tolerance,
             max_rounds=self.max_rounds,
             show_loss=self.show_loss,
         )
+
+    def _read_own(self, share: ModelShare, target: Array) -> tuple[Floats, int | None]:
+        known = {name: code for code, name in enumerate(share.state["classes"])}
+        return np.array([known.get(one, np.nan) for one in target.tolist()]), len(known)
+
+    def _weigh_classes(self, codes: Floats, weights: Floats) -> Floats:
+        if self.class_weight is None:
+            return weights
+        return np.asarray(weights * compute_sample_weight(self.class_weight, codes))
+
+    def score_alone(self, part: Part, share: ModelShare) -> Array:
+        scores = super().score_alone(part, share)
+        return to_separate_logits(scores) if share.state.get("link") else scores
 
     def to_probabilities(self, share: ModelShare, scores: Array) -> Array:
         if share.state.get("link") != ONE_AGAINST_REST:
@@ -608,38 +680,37 @@ class LogisticRegression(LinearModel):
         return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
     def numbers_per_row(self) -> int:
-        looks = self.refine if self.look_noise == 0 and self._names_rounds else 0
-        if self.show_loss and self._names_rounds:
-            looks += 1
-        return 1 + looks
+        return 1 + (self.refine if self.look_noise == 0 and self._names_rounds else 0)
 
-    def asks(self, scheme: str = "auto") -> tuple[Ask, ...]:
-        asked = super().asks(scheme)
-        if not (self.show_loss and self._opens_gradients(asked)):
-            return asked
-        looks: tuple[Ask, ...] = (
-            ("disclosure", "training scores"),
-            ("disclosure", "exact training scores"),
-        )
-        return (*asked, *(one for one in looks if one not in asked))
+    def _show_losses(
+        self,
+        channel: Channel,
+        roles: Roles,
+        ready: Prepared | None = None,
+        path: Sequence[Floats] = (),
+    ) -> list[float]:
+        if not self.show_loss:
+            return []
+        truth, several = None, False
+        if ready is not None and ready.target is not None:
+            truth = self._read_truth(ready)
+            several = truth.hot.shape[1] > 1
+        with shared_fit.join(channel.within("loss"), roles, None, true_loss.DISCLOSURES) as session:
+            return true_loss.open_losses_of(
+                session,
+                None if ready is None else ready.columns,
+                path,
+                truth,
+                roles.label_holder,
+                several,
+            )
 
-    def _opens_gradients(self, asked: tuple[Ask, ...]) -> bool:
-        """Whether these are the disclosures of a training in rounds."""
-        return bool({("disclosure", "gradients"), ("disclosure", "cross-gram")} & set(asked))
-
-    @property
-    def _shows_loss(self) -> bool:
-        return self.show_loss
-
-    def _find_loss(self, ready: Prepared, scores: Floats) -> float:
-        """The mean log-loss, weighted as the training was."""
+    def _read_truth(self, ready: Prepared) -> Truth:
+        """The label without noise, and row weights if there are any."""
         classes, codes = np.unique(np.asarray(ready.target), return_inverse=True)
-        weights = self._weigh_rows(codes, ready.row_weights)
-        if len(classes) == 2:
-            each = np.logaddexp(0.0, scores) - codes[:, None] * scores
-        else:
-            each = (logsumexp(scores, axis=1) - scores[np.arange(len(codes)), codes])[:, None]
-        return float((weights * each).mean())
+        hot = np.eye(len(classes))[codes] if len(classes) > 2 else codes[:, None].astype(float)
+        weighted = ready.row_weights is not None or self.class_weight is not None
+        return Truth(hot, self._weigh_rows(codes, ready.row_weights) if weighted else None)
 
     def _always_weighted(self) -> bool:
         return self.class_weight is not None or self.refine > 0

@@ -110,7 +110,7 @@ def solve_label_holder(
         shape=(size, models),
     )
     weights = inverse @ (own - contribution)
-    return Solution(weights, ({"stage": 0, "round": 1},), "solved")
+    return Solution(weights, [weights], ({"stage": 0, "round": 1},), "solved")
 
 
 def solve_feature_holder(
@@ -145,7 +145,7 @@ def solve_feature_holder(
     weights = np.linalg.pinv(schur, rcond=_RANK_CUT) @ (own - cross.T @ solution)
     channel.release(leader, "contribution", cross.shape[0] * weights.shape[1])
     channel.send(leader, "contribution", Aggregate(cross @ weights))
-    return Solution(weights)
+    return Solution(weights, [weights])
 
 
 def _read_equations(value: Aggregate, sender: str, both: int) -> tuple[Floats, Floats, float]:

@@ -27,6 +27,7 @@ ESTIMATORS: Registry[type[Estimator]] = Registry(
         "gbdt": "vfsl.estimators.trees:GBDT",
         "xgb": "vfsl.estimators.trees:XGB",
         "lgb": "vfsl.estimators.trees:LGB",
+        "scorecard": "vfsl.estimators.scorecard:Scorecard",
     },
 )
 

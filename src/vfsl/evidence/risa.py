@@ -15,9 +15,9 @@ import pandas as pd
 from vfsl.channel import Channel
 from vfsl.data import check_labels
 from vfsl.data.aggregates import histogram
-from vfsl.data.checks import check_choice
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.base import NOTHING_KEPT, Answer, Ask, Estimator
+from vfsl.estimators.answer import Answer
+from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator
 from vfsl.evidence.encoders import CNN, MLP, Recipe, load_recipe, recipe_for, save_recipe
 from vfsl.evidence.opinion import EvidenceForm, Opinion, probability
 from vfsl.evidence.rows import UNKNOWN, check_overlap, encode_labels
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from vfsl.evidence.blurring import Blurring
     from vfsl.evidence.course import Course
     from vfsl.evidence.protocol import Side
-
-_ROWS = ("overlap", "all")
 
 
 def need_torch(what: str) -> None:
@@ -82,6 +80,7 @@ class RISA(Estimator):
     keeps_checkpoints = True
     uses_all_rows = True
     needs_torch = True
+    predicts_without = True
 
     protect: Literal["labels", "both", "none"] = param(
         "labels",
@@ -257,18 +256,12 @@ class RISA(Estimator):
         The parameters are those of `predict_proba`.
         """
         self.check_fitted()
-        check_choice("RISA", "rows", rows, _ROWS)
         roles = fed.roles(self.label_[0])
-        for party in offline:
-            if party not in roles.feature_holders:
-                raise ConfigError(
-                    "The offline parameter of RISA must name parties without the label, "
-                    f"{', '.join(roles.feature_holders)}. Got {party!r} instead."
-                )
+        offline = self.find_offline(roles.data_holders, offline, rows)
         parties = self._players(roles.without(offline))
         model = replace(self)  # without the shares: each party is given its own
         opinions = fed.play(
-            partial(model.answer, label=self.label_, rows=rows, offline=tuple(offline)),
+            partial(model.answer, label=self.label_, rows=rows, offline=offline),
             own={p: {"share": share} for p, share in self.shares_.items() if p in parties},
             parties=parties,
         )
@@ -487,11 +480,23 @@ class RISA(Estimator):
         opinions = self.answer(site, channel, label, share=share, rows="all", offline=offline)
         if opinions is None or share is None:
             return None
-        mine = site.rows()
-        every = np.sort(np.concatenate([mine.overlap, mine.rest]))
-        more = {"uncertainty": opinions[:, -1], "aligned": np.isin(every, mine.overlap)}
-        classes = np.asarray(share.state["classes"])
-        return Answer(every, self.to_probabilities(share, opinions), classes, more)
+        return self.interpret(site, share, opinions, rows="all", offline=offline)
+
+    def interpret(
+        self,
+        site: Site,
+        share: ModelShare,
+        scores: Array,
+        *,
+        rows: str = "overlap",
+        offline: Sequence[str] = (),
+    ) -> Answer:
+        """With the uncertainty of each row."""
+        answer = super().interpret(site, share, scores, rows=rows, offline=offline)
+        return replace(answer, more={"uncertainty": scores[:, -1], **answer.more})
+
+    def check_alone(self, share: ModelShare) -> None:
+        """It can: an absent party says nothing, or what it says of its mean row."""
 
     # ---- how opinions become predictions, at the label holder ---------------------------------
 

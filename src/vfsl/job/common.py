@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from vfsl.align import Normalise
 from vfsl.align.overlap import best_overlap, compare_ids
 from vfsl.completion.missing import LEAST_OVERLAP
 from vfsl.data import PartyTable
@@ -18,7 +19,7 @@ from vfsl.data.table import split_ids
 from vfsl.errors import DataError
 from vfsl.job.doctor import write_fields
 from vfsl.job.schema import Job
-from vfsl.job.steps import AlignStep, CompleteTerms, TrainStep
+from vfsl.job.steps import AlignStep, CompleteTerms, CountStep, TrainStep
 from vfsl.report.words import write_list
 from vfsl.rows import LEAST_HELD_OUT
 
@@ -29,7 +30,9 @@ def check_common(job: Job, tables: Mapping[str, PartyTable]) -> None:
     for number, step in enumerate(job.steps, start=1):
         if isinstance(step, AlignStep):
             parties = tuple(step.parties or job.party_names)
-            common[parties] = _common_ids(job, tables, parties)
+            common[parties] = find_common({p: tables[p] for p in parties}, job.ids.normalise())
+            continue
+        if isinstance(step, CountStep):
             continue
         parties = job.aligned_before(number)
         rows = len(common[parties])
@@ -50,16 +53,14 @@ def check_common(job: Job, tables: Mapping[str, PartyTable]) -> None:
             _check_labels(step, tables, job, parties, common[parties])
 
 
-def _common_ids(job: Job, tables: Mapping[str, PartyTable], parties: Sequence[str]) -> list[str]:
+def find_common(tables: Mapping[str, PartyTable], how: Normalise) -> list[str]:
     """The ids that parties have in common, as they are compared; refused where there are none."""
-    how = job.ids.normalise()
-    cleaned = {party: clean_ids(tables[party], job) for party in parties}
+    cleaned = {party: clean_ids(table, how) for party, table in tables.items()}
     found = set.intersection(*(set(ids) for ids in cleaned.values()))
+    found.discard("")
     if found:
-        return [text for text in cleaned[parties[-1]] if text in found]
-    named = {
-        party: split_ids(tables[party].ids, len(tables[party].id_columns)) for party in parties
-    }
+        return [text for text in list(cleaned.values())[-1] if text in found]
+    named = {party: split_ids(one.ids, len(one.id_columns)) for party, one in tables.items()}
     best = best_overlap(compare_ids(named, begin=how))
     advice = (
         f"with {', '.join(write_fields(best.options))} they would have {best.common:,}; say so "
@@ -68,13 +69,13 @@ def _common_ids(job: Job, tables: Mapping[str, PartyTable], parties: Sequence[st
         else "look at their ids by: vfsl doctor"
     )
     raise DataError(
-        f"{write_list(list(parties))} have no id in common as they are compared; {advice}."
+        f"{write_list(list(tables))} have no id in common as they are compared; {advice}."
     )
 
 
-def clean_ids(table: PartyTable, job: Job) -> list[str]:
+def clean_ids(table: PartyTable, how: Normalise) -> list[str]:
     """A party's ids as the alignment compares them."""
-    how, parts = job.ids.normalise(), split_ids(table.ids, len(table.id_columns))
+    parts = split_ids(table.ids, len(table.id_columns))
     cleaned = [how.clean(list(part), place, len(parts)) for place, part in enumerate(parts)]
     return (
         cleaned[0]
@@ -94,7 +95,7 @@ def _check_labels(
     holder, column = step.label
     table = tables[holder]
     wanted = set(common)
-    inside = np.array([text in wanted for text in clean_ids(table, job)])
+    inside = np.array([text in wanted for text in clean_ids(table, job.ids.normalise())])
     if step.estimator_type.uses_all_rows:
         inside = np.ones(len(table), dtype=bool)
     labels = pd.Series(table.column(column))[inside].dropna()

@@ -24,6 +24,7 @@ from vfsl.data.examine import (
     guess_encoding,
 )
 from vfsl.data.files import read_raw
+from vfsl.data.sources import locate_table, measure_table
 from vfsl.errors import ConfigError, DataError
 from vfsl.job.mistakes import nearest
 from vfsl.job.schema import Job
@@ -176,7 +177,7 @@ def examine_job(job: Job, folder: Path) -> Checkup:
         if named or section.label is False:
             labels[party] = named[0] if named else False
     return examine_files(
-        {party: folder / section.table for party, section in job.parties.items()},
+        {party: locate_table(folder, section.table) for party, section in job.parties.items()},
         {party: section.id for party, section in job.parties.items()},
         labels,
         sections,
@@ -227,7 +228,7 @@ def _examine(
         path,
         rows,
         len(raw) - len(columns),
-        path.stat().st_size,
+        measure_table(path),
         id,
         describe_ids([raw[name] for name in columns]) if columns else "",
         kinds,

@@ -9,14 +9,15 @@ from vfsl.crypto import choose_scheme
 from vfsl.data import Kind, PartyTable
 from vfsl.job.common import clean_ids
 from vfsl.job.schema import Job
-from vfsl.job.steps import AlignStep, CompleteTerms, EvaluateStep, PuTerms, TrainStep
+from vfsl.job.steps import AlignStep, CompleteTerms, CountStep, EvaluateStep, PuTerms, TrainStep
 
 BYTES_PER_SECOND = 20e6 / 8  # a line of 20 Mbit/s
 # `vfsl bench run psi`, docs/benchmarks/psi.md: ids of both lists per second.
 IDS_PER_SECOND = {("ecdh", 128): 12_000, ("ecdh", 112): 12_000}
 IDS_PER_SECOND |= {("blind-rsa", 112): 1_770, ("blind-rsa", 128): 615}
+IDS_PER_SECOND |= {("aided", 128): 600_000, ("aided", 112): 600_000}
 # Ledgers of `vfsl demo`: bytes per id of both lists.
-BYTES_PER_ID = {"ecdh": 44, "blind-rsa": 400}
+BYTES_PER_ID = {"ecdh": 44, "blind-rsa": 400, "aided": 13}
 # `vfsl bench run shares`: 1.0 s for 24,000 rows and 23 columns. `vfsl bench run linear`,
 # docs/benchmarks/linear.md, refine=4: 10.4 s (bfv) and 0.304 s (plain) for the same in 25 rounds.
 # `vfsl bench run trees`, docs/benchmarks/trees.md, depth 5: seconds per cell and tree.
@@ -79,7 +80,7 @@ class _Sizes:
 def estimate(number: int, job: Job, tables: Mapping[str, PartyTable]) -> Estimate:
     """Of step ``number``, from 1."""
     step = job.steps[number - 1]
-    if isinstance(step, AlignStep):
+    if isinstance(step, AlignStep | CountStep):
         return _estimate_ids(step, job, tables)
     sizes = _measure(number, job, tables)
     if isinstance(step, PuTerms):
@@ -105,18 +106,21 @@ def _rounded(seconds: float | None, sent: float | None) -> Estimate:
     return Estimate(None if seconds is None else max(seconds, _LEAST), sent)
 
 
-def _estimate_ids(step: AlignStep, job: Job, tables: Mapping[str, PartyTable]) -> Estimate:
+def _estimate_ids(
+    step: AlignStep | CountStep, job: Job, tables: Mapping[str, PartyTable]
+) -> Estimate:
     ids = [len(tables[party]) for party in step.parties or list(tables)]
+    protocol = step.protocol if isinstance(step, AlignStep) else "aided"
     # The last party asks each of the others with its whole list.
     asked = sum(ids[:-1]) + ids[-1] * (len(ids) - 1)
-    rate = IDS_PER_SECOND.get((step.protocol, job.run.security))
-    each = BYTES_PER_ID.get(step.protocol)
+    rate = IDS_PER_SECOND.get((protocol, job.run.security))
+    each = BYTES_PER_ID.get(protocol)
     return _rounded(None if rate is None else asked / rate, None if each is None else asked * each)
 
 
 def _measure(number: int, job: Job, tables: Mapping[str, PartyTable]) -> _Sizes:
     parties = job.aligned_before(number)
-    ids = [set(clean_ids(tables[party], job)) for party in parties]
+    ids = [set(clean_ids(tables[party], job.ids.normalise())) for party in parties]
     common = len(set.intersection(*ids))
     share = 0.0 if job.test is None or job.test.share is None else job.test.share
     held_out = round(share * common)

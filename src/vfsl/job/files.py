@@ -12,24 +12,23 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
-from vfsl.align import IdList, Limits, Normalise, RowPlan, RowShare
-from vfsl.data import PartyTable
+from vfsl.align import Limits, Normalise
+from vfsl.data import PartyTable, write_table
 from vfsl.data.checks import counted
-from vfsl.errors import ConfigError
+from vfsl.errors import ConfigError, DataError
 from vfsl.estimators import Estimator, load_model
 from vfsl.estimators.trees import TreeModel
 from vfsl.federation import Federation
+from vfsl.job.common import find_common
 from vfsl.job.drafting import in_options
 from vfsl.job.mistakes import sentence
 from vfsl.job.play import explain_to_file, predict_to_file, write_aligned
 from vfsl.job.run import check_free, run_job
 from vfsl.job.schema import check
 from vfsl.job.tables import IdSection, Reading
-from vfsl.parts import no_rows
 from vfsl.progress import OnEvent
 from vfsl.record import FILE_NAME
 
@@ -50,6 +49,7 @@ def step_files(
     protocol: str = "ecdh",
     scheme: str = "auto",
     seed: int = 0,
+    results: str | None = None,
     on_event: OnEvent | None = None,
 ) -> Federation:
     """Align files and do one step on them: a job of two steps, from options.
@@ -68,7 +68,7 @@ def step_files(
         How ids are compared, as in the section of a job.
     test : float
         The fraction of the common rows to hold out from a train step and judge its model on.
-    scheme, seed
+    scheme, seed, results
         As in the run section of a job.
     """
     parties: dict[str, dict[str, Any]] = {
@@ -90,7 +90,7 @@ def step_files(
                     f"of {party!r} as well; leave it out."
                 )
     content: dict[str, Any] = {
-        "run": {"scheme": scheme, "seed": seed},
+        "run": {"scheme": scheme, "seed": seed, "results": results},
         "parties": parties,
         "ids": dict(id_section or {}),
         "steps": [{"do": "align", "parties": aligned, "protocol": protocol}, dict(step)],
@@ -103,7 +103,8 @@ def step_files(
     except ConfigError as error:
         # The only step that options are about.
         raise ConfigError(str(error).removeprefix("step 2: ")) from None
-    return run_job(job, Path(), out, on_event, in_options)
+    with _as_options():
+        return run_job(job, Path(), out, on_event, in_options)
 
 
 def predict_files(
@@ -122,6 +123,7 @@ def predict_files(
     protocol: str = "ecdh",
     scheme: str = "auto",
     seed: int = 0,
+    results: str | None = None,
     on_event: OnEvent | None = None,
 ) -> Federation:
     """Score the rows that new files have in common with a model of an earlier run.
@@ -135,16 +137,17 @@ def predict_files(
     model : str, optional
         The model's name, if the run has several: model-2, for example.
     rows, offline
-        As in `Estimator.decision_function`. Parties without a file must be offline; the label
-        holder alone predicts all its rows.
+        As in `Estimator.decision_function`. Parties without a file must be offline, unless the
+        label holder's is the only file: it then predicts all its rows by its own columns.
     explain : bool
         Whether the label holder learns what each party adds to the scores; trees.
     explain_columns : sequence of str
         Parties that learn what each of their own columns adds; trees.
-    scheme, seed
+    scheme, seed, results
         As in the run section of a job.
     """
     check_free(out)
+    form = _form_of(results)
     known = sorted(path.stem for path in run.glob("model-*.json"))
     name = model or (known[0] if len(known) == 1 else None)
     if not known:
@@ -160,28 +163,33 @@ def predict_files(
         )
     fitted = load_model(run, name)
     holder, column = fitted.label_
-    missing = [party for party in fitted.shares_ if party not in files]
-    may = fitted.predicts_without
-    for party in missing:
-        if party == holder or party not in offline:
+    if holder not in files:
+        raise ConfigError(f"The model needs a table of party {holder!r}; add it by --party.")
+    for party in fitted.shares_:
+        if party not in (*files, *offline) and len(files) > 1:
             raise ConfigError(
                 f"The model needs a table of party {party!r}; add it by --party"
-                + (f", or say --offline {party}." if may and party != holder else ".")
+                + (f", or say --offline {party}." if fitted.predicts_without else ".")
             )
-    fitted.check_offline(missing, offline, rows)
+    offline = fitted.find_offline(files, offline, rows)
     whom: list[str | None] = [*([None] if explain else []), *explain_columns]
     _check_explained(fitted, whom, offline)
     here = [party for party in fitted.shares_ if party not in offline]
-    how = _readings(sections, here)
-    tables = {party: how[party].read(files[party], party, ids[party]) for party in here}
+    how, compared = _readings(sections, here), _normalise(id_section)
+    with _as_options():
+        tables = {party: how[party].read(files[party], party, ids[party]) for party in here}
     tables[holder] = _with_label(tables[holder], column)
-    fed = Federation(tables, scheme=scheme, seed=seed, on_event=on_event)
+    settings: dict[str, Any] = {"scheme": scheme, "seed": seed, "on_event": on_event}
+    if len(tables) == 1:
+        fed = Federation.of_one(tables[holder], **settings)
+    else:
+        find_common(tables, compared)
+        fed = Federation(tables, **settings)
+    fed.sites[holder].form = form
     with _finished_folder(out) as folder:
         if len(tables) > 1:
-            fed.align(protocol=protocol, normalise=_normalise(id_section))
-        else:
-            fed.plan = _plan_of_one(holder, fed.sites[holder].ids())
-        path = folder / "parties" / holder / "predictions.csv"
+            fed.align(protocol=protocol, normalise=compared)
+        path = folder / "parties" / holder / f"predictions{form}"
         play = partial(
             predict_to_file,
             model=fitted,
@@ -192,6 +200,9 @@ def predict_files(
         )
         own = {party: {"share": fitted.shares_[party]} for party in tables}
         fed.play(play, own=own)
+        for party, part in fed.parts(fitted.label_).items():
+            for kind, frame in fitted.compare_rows(fitted.shares_[party], part).items():
+                write_table(frame, folder / "parties" / party / f"{kind}.csv")
         if isinstance(fitted, TreeModel):
             play = partial(explain_to_file, model=fitted, label=fitted.label_)
             for one in whom:
@@ -213,16 +224,10 @@ def _check_explained(model: Estimator, whom: Sequence[str | None], offline: Sequ
             )
 
 
-def _plan_of_one(party: str, ids: IdList) -> RowPlan:
-    """All rows of a party that predicts alone, in the order of its table."""
-    rows = np.sort(ids.rows).astype(np.int64)
-    return RowPlan({party: RowShare(party, secrets.token_hex(8), rows, no_rows())})
-
-
 def _with_label(table: PartyTable, column: str) -> PartyTable:
     """New rows need no label; where they have one it is not a feature."""
     if column not in table.columns:
-        return table.with_column(column, pd.Series([None] * len(table), dtype=object), "label")
+        return table
     values = pd.Series(table.column(column), dtype=object)
     return table.without([column]).with_column(column, values, "label")
 
@@ -238,9 +243,12 @@ def align_files(
     security: int = 128,
     hub: str | None = None,
     empty: Literal["error", "drop"] = "error",
+    hide_sizes: bool = False,
+    count_only: bool = False,
     limits: Limits | None = None,
     state: Path | None = None,
     seed: int | None = None,
+    results: str | None = None,
     on_event: OnEvent | None = None,
 ) -> Federation:
     """Align the ids of files and write each party's aligned rows and plan below ``out``.
@@ -255,36 +263,48 @@ def align_files(
         How its file is read, as in its section of a job.
     id_section : mapping, optional
         How ids are compared, as in the section of a job.
-    protocol, hub, empty, limits
+    protocol, hub, empty, hide_sizes, limits
         As in `Federation.align`.
+    count_only : bool
+        Count the common ids, as `Federation.count_common` does, and write only the record.
     state : Path, optional
         A private folder for keys and finished values: the same command goes on where it was
         interrupted, and a grown list costs only its new ids.
     seed : int, optional
         Repeats the row order; by default the operating system draws it.
+    results : {"csv", "parquet"}, optional
+        What the files of aligned ids are.
     """
     check_free(out)
-    how = _readings(sections, files)
-    tables = {
-        party: how[party].read_ids(path, party, ids[party], empty) for party, path in files.items()
-    }
+    form, how, compared = _form_of(results), _readings(sections, files), _normalise(id_section)
+    with _as_options():
+        tables = {
+            party: how[party].read_ids(path, party, ids[party], empty)
+            for party, path in files.items()
+        }
+    if not count_only:  # none is an answer, too
+        find_common(tables, compared)
     first = any(reading.duplicates == "first" for reading in how.values())
     order = secrets.randbits(62) if seed is None else seed
     fed = Federation(tables, security=security, seed=order, on_event=on_event)
     folders = {} if state is None else {party: state / quote(party, safe="") for party in files}
-    with _finished_folder(out) as folder:
-        plan = fed.align(
-            protocol=protocol,
-            hub=hub,
-            normalise=_normalise(id_section),
-            duplicates="first" if first else "error",
-            empty=empty,
-            limits=limits,
-            state=folders,
-        )
-        for party in plan.parties:
-            write_aligned(fed.sites[party], folder / "parties" / party)
-        fed.save_plan(folder / "parties")
+    options: dict[str, Any] = {
+        "hide_sizes": hide_sizes,
+        "normalise": compared,
+        "duplicates": "first" if first else "error",
+        "empty": empty,
+        "limits": limits,
+        "state": folders,
+    }
+    with _finished_folder(out) as folder, _as_options():
+        if count_only:
+            fed.count_common(**options)
+        else:
+            plan = fed.align(protocol=protocol, hub=hub, **options)
+            for party in plan.parties:
+                fed.sites[party].form = form
+                write_aligned(fed.sites[party], folder / "parties" / party)
+            fed.save_plan(folder / "parties")
         fed.record.save(folder)
         fed.report(folder / "report.html")
     return fed
@@ -308,6 +328,23 @@ def _normalise(section: Mapping[str, Any] | None) -> Normalise:
         return IdSection.model_validate(dict(section or {})).normalise()
     except ValidationError as error:
         raise ConfigError(sentence(error, lambda _: list(IdSection.model_fields), "ids")) from None
+
+
+def _form_of(results: str | None) -> str:
+    """The suffix of tables of results."""
+    if results not in (None, "csv", "parquet"):
+        raise ConfigError(f"--results must be csv or parquet. Got {results!r} instead.")
+    return f".{results or 'csv'}"
+
+
+@contextmanager
+def _as_options() -> Iterator[None]:
+    """Advice on repeated and empty ids in the words of a command's options."""
+    try:
+        yield
+    except DataError as error:
+        text = str(error).replace("duplicates='first'", "--duplicates first")
+        raise DataError(text.replace("empty='drop'", "--empty drop")) from None
 
 
 @contextmanager

@@ -21,14 +21,23 @@ from vfsl.completion.recommend import Advice, advise
 from vfsl.data import FILE_ROW, write_table
 from vfsl.errors import ConfigError
 from vfsl.estimators import XGB, Answer, Estimator, load_share, save_page, save_share
+from vfsl.estimators.alone import JOINT, OWN_COLUMNS
 from vfsl.estimators.trees import TreeModel
 from vfsl.job.completion_files import write_advice, write_completion
 from vfsl.job.evaluate import judge, judge_ranking
 from vfsl.job.judging import measure_answer, measures_for
-from vfsl.job.steps import AlignStep, CompleteTerms, EvaluateStep, PuTerms, Step, TrainStep
+from vfsl.job.steps import (
+    AlignStep,
+    CompleteTerms,
+    CountStep,
+    EvaluateStep,
+    PuTerms,
+    Step,
+    TrainStep,
+)
 from vfsl.job.verdict import Question, Way
 from vfsl.parts import ModelShare, Part, labels_of
-from vfsl.pu import deliver_side, raw_scores_of, reliable_of, scores_of
+from vfsl.pu import deliver_side, raw_scores_of, reliable_of, scores_alone, scores_of
 from vfsl.site import Site
 from vfsl.values import Array
 
@@ -44,7 +53,9 @@ def play(step: Step, site: Site, channel: Channel) -> Any:
 def play_align(step: AlignStep, site: Site, channel: Channel) -> None:
     """Find the common rows, keep them, and hold rows out for testing."""
     parties = step.parties or step.place.parties
-    share = rows.align(site, channel.within("align"), parties, step.protocol)
+    share = rows.align(
+        site, channel.within("align"), parties, step.protocol, hide_sizes=step.hide_sizes
+    )
     if share is not None:
         if site.alignment.lasting:  # between organisations a party keeps its own part of the plan
             share.save(_results(site) / "plan", site.ids())
@@ -53,12 +64,18 @@ def play_align(step: AlignStep, site: Site, channel: Channel) -> None:
         rows.hold_out(site, channel.within("hold out"), site.test)
 
 
+def play_count(step: CountStep, site: Site, channel: Channel) -> None:
+    """Count the common ids; the party's record has the number."""
+    parties = step.parties or step.place.parties
+    rows.count_common(site, channel.within("count"), parties, hide_sizes=step.hide_sizes)
+
+
 def write_aligned(site: Site, folder: Path) -> None:
     """The party's own ids of the common rows, in the common order."""
     table = site.own_table().take(site.rows().overlap)
     frame = table.to_frame()
     kept = [*table.id_columns, *([FILE_ROW] if FILE_ROW in frame else [])]
-    write_table(frame[kept], folder / "aligned.csv")
+    write_table(frame[kept], folder / f"aligned{site.form}")
 
 
 # ---- find reliable positives --------------------------------------------------------------------
@@ -74,8 +91,14 @@ def play_pu(step: PuTerms, site: Site, channel: Channel) -> None:
         save_share(share, _pages(site), f"vfpu-{site.number}")
         if site.me == holder:
             reliable = reliable_of(share, site)
-            raw = raw_scores_of(share, site)
-            _write_scores(site, "pu-scores", scores_of(share, site), {"oob_mean": raw})
+            scores = scores_of(share, site)
+            more: dict[str, pd.Series[Any]] = {"oob_mean": raw_scores_of(share, site)}
+            if step.all_rows:
+                alone = scores_alone(share, site)
+                more["scored_by"] = pd.Series([JOINT] * len(scores) + [OWN_COLUMNS] * len(alone))
+                more["oob_mean"] = more["oob_mean"].reindex([*scores.index, *alone.index])
+                scores = pd.concat([scores, alone])
+            _write_scores(site, "pu-scores", scores, more)
             _write_scores(site, "reliable-positives", reliable)
     if step.consent:
         received = deliver_side(
@@ -95,7 +118,7 @@ def _write_scores(
     columns = {"score": scores, **(more or {})}
     frame = pd.DataFrame({name: column.to_numpy() for name, column in columns.items()})
     frame.insert(0, "id", scores.index.to_numpy())
-    write_table(frame, _results(site) / f"{name}-{site.number}.csv", foreign=foreign)
+    write_table(frame, _results(site) / f"{name}-{site.number}{site.form}", foreign=foreign)
 
 
 # ---- complete -----------------------------------------------------------------------------------
@@ -137,7 +160,7 @@ def _write_remaining(site: Site) -> None:
     table = site.own_table().take(site.rows().rest)
     frame = table.to_frame()[list(table.id_columns)]
     frame.insert(0, "row", np.arange(len(frame)))
-    write_table(frame, _results(site) / f"remaining-{site.number}.csv")
+    write_table(frame, _results(site) / f"remaining-{site.number}{site.form}")
 
 
 # ---- train --------------------------------------------------------------------------------------
@@ -167,6 +190,13 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
     if share is not None:
         save_share(share, _pages(site), name)
         save_page(model, label, site.roles(label[0]).data_holders, _pages(site), name)
+        tables = model.list_tables(share)
+        if site.standing.held_out is not None:
+            tables |= model.compare_rows(share, _own_part(rows.for_testing(site), label))
+        for kind, frame in tables.items():
+            write_table(frame, _results(site) / f"{kind}-{site.number}.csv")
+        if tables:
+            site.outcomes[-1].details = {f"tables of {site.me}": _to_plain(tables)}
     places = None
     if model.knows_training_scores and site.standing.rows is not None:
         # Nobody is asked for rows whose scores the training has shown.
@@ -175,10 +205,22 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
         places[learned] = np.arange(len(learned))
     elif model.knows_training_scores and site.test is None:
         places = np.zeros(0, dtype=np.int64)  # the key holder, too, knows that no row is new
-    path = _results(site) / f"predictions-{site.number}.csv"
-    predict_to_file(site, channel.within("predict"), model, label, path, share, places, True)
+    path = _results(site) / f"predictions-{site.number}{site.form}"
+    rows_asked = "all" if step.all_rows else "overlap"
+    predict_to_file(
+        site, channel.within("predict"), model, label, path, share, places, True, rows_asked
+    )
     for outcome in site.outcomes[before:]:
         outcome.settings = {**outcome.settings, "name": step.place.name, "rows": step.way.rows}
+
+
+def _to_plain(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """Tables as JSON values, for the page."""
+    return {
+        name: {"head": list(frame), "rows": cells.where(frame.notna(), None).to_numpy().tolist()}
+        for name, frame in tables.items()
+        for cells in [frame.astype(object)]
+    }
 
 
 def predict_to_file(
@@ -205,12 +247,15 @@ def predict_to_file(
     )
     if answer is None:
         return
-    table = site.own_table().take(answer.rows)
-    named = table.to_frame()[list(table.id_columns)]
-    kinds = name_rows(site, answer, label, trained=model.uses_all_rows if fresh else None)
-    write_table(named.assign(**_name_columns(answer, label[1], kinds)), path)
+    frame = answer.to_frame(site.own_table(), label[1])
+    trained = model.learned_from_rest(share) if fresh and share is not None else None
+    kinds = name_rows(site, answer, label, trained=trained)
+    frame.insert(list(frame.columns).index("predicted") + 1, "rows", kinds)
+    write_table(frame, path)
     if fresh:
         target = labels_of(site.own_table(), label[1], answer.rows)
+        if "scored_by" in answer.more and not model.uses_all_rows:  # figures are of the joint model
+            kinds = np.where(answer.more["scored_by"] == OWN_COLUMNS, NEW, kinds)
         site.outcomes[-1].metrics = measure_rows(answer, target, kinds)
 
 
@@ -232,28 +277,8 @@ def explain_to_file(
     ]
     table = site.own_table().take(site.rows().overlap)
     ids = table.to_frame()[list(table.id_columns)].reset_index(drop=True)
-    name = "contributions.csv" if party is None else "column-contributions.csv"
+    name = f"{'contributions' if party is None else 'column-contributions'}{site.form}"
     write_table(pd.concat([ids, frame.add_prefix("adds ")], axis=1), folder / site.me / name)
-
-
-def _name_columns(answer: Answer, column: str, rows: Array) -> dict[str, Array]:
-    """Columns of a predictions file: probability, the most probable class, and which rows.
-
-    The probability is that of the second of two classes, or that of the predicted one of several,
-    which all have columns of their own.
-    """
-    if answer.classes is None:
-        return {"predicted": answer.values, "rows": rows, **answer.more}
-    most = answer.values.argmax(axis=1)
-    several = len(answer.classes) > 2
-    found = {
-        "probability": answer.values.max(axis=1) if several else answer.values[:, 1],
-        "predicted": answer.classes[most],
-        "rows": rows,
-    }
-    each = zip(answer.classes, answer.values.T, strict=True)
-    found |= {f"p({column}={name})": chances for name, chances in each} if several else {}
-    return {**found, **answer.more}
 
 
 TRAINING, HELD_OUT, NEW = "training", "held-out", "new"
@@ -437,6 +462,7 @@ def _completed(site: Site, number: int) -> Path:
 
 
 PLAYS: dict[str, Callable[[Any, Site, Channel], Any]] = {
+    "count": play_count,
     "align": play_align,
     "pu": play_pu,
     "complete": play_complete,

@@ -14,6 +14,7 @@ from vfsl import store
 from vfsl.completion.completed import Completion
 from vfsl.data import PartyTable, check_labels
 from vfsl.data.findings import Ask, declare_label
+from vfsl.data.sources import digest_table, form_of_results, locate_table
 from vfsl.draws import PrivateSeed
 from vfsl.errors import ConfigError, InputError, StoreError
 from vfsl.federation import Federation
@@ -61,7 +62,10 @@ def run_job(
         site.test = TestRows(party=test.party) if test is not None and marks else test
         site.pages, site.results = kept / "results", kept / "results" / "parties" / party
         if party in job.parties:
-            site.suffix = Path(job.parties[party].table).suffix.lower()
+            table = locate_table(folder, job.parties[party].table)
+            asked = job.run.results
+            site.suffix = f".{asked}" if asked else form_of_results(table)
+            site.form = f".{asked or 'csv'}"
     try:
         for number, step in enumerate(job.steps, start=1):
             _do_step(fed, step, number, checkpoints)
@@ -148,7 +152,7 @@ def read_tables(
 def _read(job: Job, party: str, folder: Path) -> PartyTable:
     section, labels = job.parties[party], job.labels_of(party)
     label = labels[0] if labels else section.label
-    table = section.read(folder / section.table, party, section.id, label)
+    table = section.read(locate_table(folder, section.table), party, section.id, label)
     return reduce(declare_label, labels[1:], table).treat_missing(section.missing)
 
 
@@ -203,7 +207,7 @@ def _fingerprint(job: Job, folder: Path) -> str:
     facts: list[Any] = [job.model_dump(mode="json")]
     for party, section in job.parties.items():
         try:
-            facts += [party, store.digest_file(folder / section.table)]
+            facts += [party, digest_table(locate_table(folder, section.table))]
         except OSError as error:
             raise StoreError(f"The table of party {party} cannot be read: {error}.") from None
     return store.digest(*facts)

@@ -23,6 +23,7 @@ from vfsl.job.mistakes import Location, nearest, sentence, wrong
 from vfsl.job.steps import (
     AlignStep,
     CompleteTerms,
+    CountStep,
     EvaluateStep,
     Place,
     PuTerms,
@@ -58,6 +59,8 @@ class RunSection(Strict):
     key_holder: str = "K"
     # "seed": this run repeats exactly; "system": what parties hide is drawn anew, as between them.
     private_draws: Literal["seed", "system"] = "seed"
+    # What tables of results are; without it CSV, and completed columns as the party's own table.
+    results: Literal["csv", "parquet"] | None = None
 
 
 class PartySection(Using):
@@ -162,8 +165,8 @@ class JobSteps(Strict):
             where, aligned = f"step {place + 1}", self.aligned_before(place + 1)
             for party in step.named:
                 _check_known(where, party, parties)
-            if isinstance(step, AlignStep):
-                _check_align(step, where, parties)
+            if isinstance(step, AlignStep | CountStep):
+                _check_chosen(step, where, parties)
             elif not aligned:
                 raise ValueError(
                     f"{where} must come after an align step. Got do = {step.do!r} first instead"
@@ -286,7 +289,7 @@ class Job(JobSteps):
         """The parties whose columns some step learns from."""
         found: list[str] = []
         for number, step in enumerate(self.steps, start=1):
-            if not isinstance(step, AlignStep | EvaluateStep):
+            if not isinstance(step, AlignStep | CountStep | EvaluateStep):
                 found += self.aligned_before(number)
         return list(dict.fromkeys(found))
 
@@ -313,8 +316,8 @@ class SharedJob(JobSteps):
         self._check_names(holder, f"the key holder {holder!r} must have no table")
         if len(set(self.parties)) != len(self.parties):
             raise ValueError("parties names a party twice")
-        if not isinstance(self.steps[0], AlignStep):
-            raise ValueError("the first step must be an align step")
+        if not isinstance(self.steps[0], AlignStep | CountStep):
+            raise ValueError("the first step must be an align step, or a count step")
         self._check_steps()
         return self
 
@@ -335,7 +338,7 @@ def _check_known(where: str, party: str, parties: Sequence[str]) -> None:
         )
 
 
-def _check_align(step: AlignStep, where: str, parties: Sequence[str]) -> None:
+def _check_chosen(step: AlignStep | CountStep, where: str, parties: Sequence[str]) -> None:
     chosen = parties if step.parties is None else step.parties
     if len(chosen) < 2 or len(set(chosen)) != len(chosen):
         raise ValueError(

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from vfsl.align import PROTOCOLS
+from vfsl.align import PROTOCOLS, Alignment
 from vfsl.completion.fedpsg import FedPSG
 from vfsl.completion.low_methods import read_low
 from vfsl.errors import ConfigError
@@ -31,7 +31,7 @@ from vfsl.job.verdict import Way
 from vfsl.params import Param, find_mistake, params_of
 from vfsl.pu import VFPU
 
-STEPS = ("align", "pu", "complete", "train", "evaluate")
+STEPS = ("align", "pu", "complete", "train", "evaluate", "count")
 LABEL_DISCLOSURE = "label-disclosure"
 
 
@@ -150,6 +150,29 @@ class AlignStep(Step):
     do: Literal["align"]
     parties: list[str] | None = Field(default=None, description="Which parties; all by default.")
     protocol: ProtocolName = Field(default="ecdh", description="How ids are compared.")
+    hide_sizes: bool = Field(
+        default=False,
+        description="With the protocol aided: hide from the key holder how long lists are.",
+    )
+
+    @property
+    def named(self) -> list[str]:
+        return self.parties or []
+
+    @model_validator(mode="after")
+    def _fits_the_protocol(self) -> AlignStep:
+        _check_method(partial(Alignment, protocol=self.protocol, hide_sizes=self.hide_sizes))
+        return self
+
+
+class CountStep(Step):
+    """Count the common ids with the key holder's help; nobody learns which they are."""
+
+    do: Literal["count"]
+    parties: list[str] | None = Field(default=None, description="Which parties; all by default.")
+    hide_sizes: bool = Field(
+        default=False, description="Hide from the key holder how long lists are."
+    )
 
     @property
     def named(self) -> list[str]:
@@ -163,6 +186,9 @@ class PuTerms(Step):
     positives: str = Field(description="The party whose ids are known positives.")
     label_holder: str = Field(description="The party that receives marks and scores.")
     protocol: ProtocolName = Field(default="ecdh", description="How ids are compared.")
+    all_rows: bool = Field(
+        default=False, description="Score rows that only the label holder has, too."
+    )
     consent: list[str] = Field(
         default=[], description="The parties that agree to send the result to the positive holder."
     )
@@ -233,6 +259,9 @@ class TrainStep(Step):
     name: str | None = Field(
         default=None, min_length=1, description="What figures call it; its model by default."
     )
+    all_rows: bool = Field(
+        default=False, description="Predict rows that only the label holder has, too."
+    )
     accept: list[Literal["label-disclosure"]] = Field(
         default=[], description="What the model may tell the other parties."
     )
@@ -245,6 +274,11 @@ class TrainStep(Step):
             raise ValueError(
                 f".rows must be 'common' with model = {self.model!r}, which uses every row "
                 f"already. Got {self.rows!r} instead"
+            )
+        if not kind.takes_weights and self.rows != "common":
+            raise ValueError(
+                f".rows must be 'common' with model = {self.model!r}, which takes no row weights. "
+                f"Got {self.rows!r} instead"
             )
         model = self.estimator()
         _check_method(model.check)
@@ -360,6 +394,7 @@ def _type_of(do: str, model: Any) -> type[Step]:
     if do == "train":
         return train_step(str(model))
     types: dict[str, type[Step]] = {
+        "count": CountStep,
         "align": AlignStep,
         "pu": PuStep,
         "complete": CompleteStep,

@@ -24,9 +24,11 @@ import pandas as pd
 from scipy.special import expit
 
 from vfsl.channel import Channel
-from vfsl.data import check_labels
+from vfsl.data import PartyTable, check_labels
+from vfsl.data.checks import check_choice
 from vfsl.errors import ConfigError
-from vfsl.estimators.base import Ask, Estimator
+from vfsl.estimators.alone import fit_alone, score_alone
+from vfsl.estimators.base import Ask, Estimator, name_ways
 from vfsl.federation import Federation
 from vfsl.params import check_params, documented, param, settings_of
 from vfsl.parts import ModelShare, Part, Roles, places_in_training, scores_with_kept
@@ -38,6 +40,7 @@ from vfsl.pu.prior import Calibration, Prior
 from vfsl.pu.search import PositiveSearch
 from vfsl.pu.shared_tasks import score_side
 from vfsl.pu.training import DISCLOSURES, BagTrainer, follow_training
+from vfsl.showing import show_table
 from vfsl.site import Site
 from vfsl.store import Checkpoints
 from vfsl.values import Array
@@ -198,6 +201,13 @@ class VFPU:
 
     # ---- what users call ------------------------------------------------------------------------
 
+    def _repr_html_(self) -> str:
+        """What was asked of it and how it ended, in a notebook."""
+        ended = getattr(self, "stop_reason_", None)
+        facts: list[tuple[str, object]] = [("stopped", ended)] if ended else []
+        title = "VFPU" if ended else "VFPU, not fitted"
+        return show_table(title, ("setting", "value"), [*facts, *settings_of(self).items()])
+
     def fit(
         self,
         fed: Federation,
@@ -238,10 +248,18 @@ class VFPU:
         self._take_in(self.shares_[label_holder], fed.sites[label_holder])
         return self
 
-    def predict_proba(self, fed: Federation) -> Array:
+    def predict_proba(self, fed: Federation, *, rows: str = "overlap") -> Array:
         """How likely the aligned rows of a federation are positive, in the common order.
 
         Over trees the label holder has the scores of the training rows: nobody is asked for them.
+
+        Parameters
+        ----------
+        fed : Federation
+        rows : {"overlap", "all"}
+            "all": all rows of the label holder in the order of its table; those that the others
+            lack by a model of its own columns, which learned from the joint scores. A federation
+            of the label holder alone (`Federation.of_one`) has all its rows scored so.
 
         Returns
         -------
@@ -249,8 +267,13 @@ class VFPU:
             Not positive, positive; for rows of which one does not know whether they are marked.
         """
         self._check_fitted()
+        check_choice("VFPU.predict_proba", "rows", rows, ("overlap", "all"))
         holder = self.label_holder_
         data_holders = fed.roles(holder).data_holders
+        mine, held = fed.sites[holder], self.shares_[holder]
+        if len(data_holders) == 1:
+            alone = predict_alone(held, mine.own_table(), mine.rows().overlap)
+            return np.column_stack([1 - alone, alone])
         parts = {p: Part(fed.tables[p], fed.share(p).overlap) for p in data_holders}
         places = places_in_training(self.shares_, parts, holder)
         answer = replace(self).answer  # without the shares of all parties
@@ -258,8 +281,30 @@ class VFPU:
             partial(answer, label_holder=holder, asked=places < 0),
             own={party: {"share": self.shares_.get(party)} for party in data_holders},
         )
-        positive = scores_with_kept(self.shares_[holder], places, answers[holder])
-        return np.hstack([1 - positive, positive])
+        positive = scores_with_kept(held, places, answers[holder])[:, 0]
+        if rows == "all":
+            alone = predict_alone(held, mine.own_table(), mine.rows().rest)
+            every = np.concatenate([mine.rows().overlap, mine.rows().rest])
+            positive = np.concatenate([positive, alone])[np.argsort(every)]
+        return np.column_stack([1 - positive, positive])
+
+    def predict_frame(self, fed: Federation, *, rows: str = "overlap") -> pd.DataFrame:
+        """`predict_proba` with the label holder's ids, a line per row.
+
+        Returns
+        -------
+        DataFrame
+            The id column(s), ``probability``, and where rows could be scored in more than one way
+            ``scored_by``: "joint" or "own columns".
+        """
+        chances, site = self.predict_proba(fed, rows=rows)[:, 1], fed.sites[self.label_holder_]
+        found, more = site.rows().overlap, {}
+        if rows == "all":
+            found = np.sort(np.concatenate([found, site.rows().rest]))
+        if rows == "all" or len(site.standing.aligned) == 1:
+            more = {"scored_by": name_ways(site, found, ())}
+        table = site.own_table().take(found)
+        return table.to_frame()[list(table.id_columns)].assign(probability=chances, **more)
 
     def deliver(self, fed: Federation, consent: Sequence[str] = ()) -> pd.Series[float]:
         """Send the reliable positives to the positive holder, who receives ids of strangers.
@@ -316,11 +361,13 @@ class VFPU:
             part = Part(site.own_table(), site.rows().overlap, site.rows().marks)
             trainer = BagTrainer(channel, base, part, roles, rng, kept)
             share = PositiveSearch(trainer, settings, rng, partial(site.tell, self.name)).run()
+            share = _with_alone(share, part)
             outcome.metrics = {
                 "unlabelled": len(share.state["unlabelled rows"]),
                 "reliable positives": len(share.state["reliable rows"]),
                 "oob score": share.state["oob score"],
                 **{f"prior {name}": value for name, value in share.state["prior"].items()},
+                **_judge_alone(share),
             }
             outcome.rounds, outcome.stop_reason = share.rounds, share.stop_reason
             outcome.notes, outcome.details = share.notes, share.state["picture"]
@@ -408,6 +455,45 @@ def scores_of(share: ModelShare, site: Site) -> pd.Series[float]:
     rows = np.asarray(share.state["unlabelled rows"], dtype=np.int64)
     index = pd.Index(_common_ids(site)[rows], name="id", dtype=object)
     return pd.Series(share.state["probabilities"], index=index, name="score", dtype=float)
+
+
+def _with_alone(share: ModelShare, part: Part) -> ModelShare:
+    """The label holder's share with a model of its own columns, for rows that nobody else has.
+
+    It learns how likely each aligned row is positive: known positives are, for the others the joint
+    model has said it. Its figure is how often a known positive that was held out ranks above an
+    unlabelled row.
+    """
+    chances = np.ones(len(part.rows))
+    chances[np.asarray(share.state["unlabelled rows"], dtype=np.int64)] = share.state[
+        "probabilities"
+    ]
+    marked = (np.asarray(part.target) == 1).astype(np.float64)
+    made = fit_alone(part.table, part.rows, chances, classes=2, judged_by=marked)
+    return replace(share, state={**share.state, "alone": made})
+
+
+def _judge_alone(share: ModelShare) -> dict[str, float]:
+    """Its figure, where there are enough known positives for one."""
+    quality = share.state["alone"]["quality"]
+    return {"oob score of own columns": quality["AUC"]} if quality else {}
+
+
+def predict_alone(share: ModelShare, table: PartyTable, rows: Array) -> Array:
+    """How likely rows are positive by the label holder's own columns, without a message."""
+    if "alone" not in share.state:
+        raise ConfigError(
+            f"This VFPU has no model of the columns of {share.party!r} alone: it comes from an "
+            "earlier version; train it again."
+        )
+    return np.asarray(expit(score_alone(share.state["alone"], table, rows)[:, 0]))
+
+
+def scores_alone(share: ModelShare, site: Site) -> pd.Series[float]:
+    """Scores of the rows that only the label holder has, by id."""
+    rows, table = site.rows().rest, site.own_table()
+    index = pd.Index(table.ids[rows], name="id", dtype=object)
+    return pd.Series(predict_alone(share, table, rows), index=index, name="score", dtype=float)
 
 
 def raw_scores_of(share: ModelShare, site: Site) -> pd.Series[float]:

@@ -224,9 +224,26 @@ def describe_training(steps: Sequence[Step]) -> Section | None:
         said = "; ".join(word for word in words if word)
         if said:
             blocks.append(Text(f"{said[:1].upper()}{said[1:]}."))
+        blocks += _show_tables(step["details"])
         blocks += _list_notes(step)
     lead = "How the models learned. Scores on training rows flatter; the next section does not."
     return Section("training", "Training", lead, blocks)
+
+
+def _show_tables(details: Mapping[str, Any]) -> list[Block]:
+    """What parties may read in their shares of a model: bins and points of a scorecard."""
+    return [
+        Table(
+            f"{kind}{name.removeprefix('tables')}",
+            f"The {kind} of columns{name.removeprefix('tables')}.",
+            table["head"],
+            [[make_cell("" if cell is None else cell) for cell in line] for line in table["rows"]],
+            f"{kind.capitalize()}{name.removeprefix('tables')}",
+        )
+        for name, tables in details.items()
+        if name.startswith("tables of ")
+        for kind, table in tables.items()
+    ]
 
 
 def _name_metric(name: str) -> str:

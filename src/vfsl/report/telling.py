@@ -18,6 +18,7 @@ from vfsl.report.words import (
 )
 
 Step = Mapping[str, Any]
+_PLAIN = {"auc": "AUC", "accuracy": "accuracy", "r2": "R²", "rmse": "RMSE"}
 # Parts of other steps, which have no line of their own.
 _PARTS = ("direct model", "shift", "confidence of completed rows", "hold out")
 
@@ -38,6 +39,8 @@ def tell_step(step: Step, steps: Sequence[Step] = ()) -> str:
         return ""  # its figures are in the line of the training
     if name == "align":
         text = _tell_align(step)
+    elif name == "count":
+        text = f"{write_count(metrics.get('common ids', 0), 'common id')}; nobody learned which"
     elif name == "mark":
         marked = write_count(metrics.get("marked", 0), "common row")
         text = f"Marked: {settings.get('positives')} knows {marked} as positive"
@@ -49,6 +52,10 @@ def tell_step(step: Step, steps: Sequence[Step] = ()) -> str:
         text = tell_completed(step)
     elif name.startswith("train "):
         text = _tell_training(step, steps)
+    elif name.startswith("predict "):
+        found = {f"{_PLAIN.get(key, key)}": value for key, value in metrics.items()}
+        told = f": {tell_figures(found)} where the label is known" if tell_figures(found) else ""
+        text = f"Predicted by {name_of(step)}{told}"
     elif name == "evaluate":
         rows = write_count(step["details"].get("test rows", 0), "held-out row")
         text = f"Evaluated on {rows}"
@@ -151,12 +158,11 @@ def figures_of(step: Step, steps: Sequence[Step]) -> dict[str, float]:
     """The figures of a model, each named with its rows, held-out ones first."""
     for later in predictions_of(step, steps):
         asked = later["settings"].get("new rows")
-        plain = {"auc": "AUC", "accuracy": "accuracy", "r2": "R²", "rmse": "RMSE"}
         found = {}
         for name, value in later["metrics"].items():
-            if name in plain:  # of a run in Python, which holds nothing out by itself
+            if name in _PLAIN:  # of a run in Python, which holds nothing out by itself
                 kind = "training " if asked == 0 else ""
-                name = f"{kind}{plain[name]}" if kind else f"{plain[name]} of predicted rows"
+                name = f"{kind}{_PLAIN[name]}" if kind else f"{_PLAIN[name]} of predicted rows"
             found[name] = value
         return found
     return {}

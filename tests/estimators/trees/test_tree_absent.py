@@ -27,7 +27,7 @@ from tests.estimators.trees.tree_cases import (
 )
 from vfsl.channel import Transcript
 from vfsl.errors import ConfigError
-from vfsl.estimators import GBDT, XGB, LinearRegression, Part, RandomForest, Roles
+from vfsl.estimators import GBDT, XGB, Part, RandomForest, Roles
 from vfsl.estimators.trees.absent import draw_absent, find_present, leave_out
 from vfsl.estimators.trees.splits import LEFT, RIGHT, Scale, find_sides
 from vfsl.estimators.trees.state import trees_of
@@ -305,13 +305,6 @@ def test_who_cannot_be_offline_is_named(three, given, message):
     fed, model, _ = three
     with pytest.raises(ConfigError, match=message):
         model.predict(fed, **given)
-
-
-def test_linear_models_need_everybody():
-    linear = LinearRegression()
-    linear.shares_, linear.label_ = {"C": None, "B": None}, ("C", "y")
-    with pytest.raises(ConfigError, match="cannot predict without a party"):
-        linear.check_offline([], ["B"], "overlap")
 
 
 def test_sides_without_a_party_where_nobody_deals():

@@ -22,7 +22,7 @@ from tests.estimators.trees.tree_cases import (
     train_with,
 )
 from vfsl.channel import Transcript, run_together, wire
-from vfsl.crypto.fixed import unfold
+from vfsl.crypto.fixed import fold
 from vfsl.crypto.shares import Session
 from vfsl.errors import ProtocolError
 from vfsl.estimators import LGB, XGB, RandomForest, Roles
@@ -34,14 +34,25 @@ from vfsl.estimators.trees.judging import (
     Size,
     count_row_bits,
     count_sum_bits,
-    make_judge,
+    make_judges,
     make_table,
+    rate_splits,
 )
 from vfsl.estimators.trees.shared_best import PairBest
 from vfsl.estimators.trees.shared_sums import join_pairs
 from vfsl.estimators.trees.splits import FOLD_BITS, Candidates, Penalty, compute_gains
 
 # ---- judging in small integers ------------------------------------------------------------------
+
+
+def make_judge(g, h, penalty, rows):
+    """Of one node."""
+    return make_judges(g, h, np.array([len(g)]), penalty, rows)
+
+
+def rate(judge, left):
+    """How good splits of one node are, by the sums on their left."""
+    return rate_splits(fold(left, FOLD_BITS)[None], judge.marks)[0]
 
 
 @st.composite
@@ -62,10 +73,10 @@ def nodes(draw):
 def test_sums_stay_in_their_bounds(case):
     g, h, penalty, left = case
     judge = make_judge(g, h, penalty, 20_000)
-    sums = left @ judge.values
+    sums, (less, plus, _, shift) = left @ judge.values, judge.marks[0]
     assert np.abs(judge.values).max() < 1 << count_row_bits(20_000)
-    assert np.abs(sums[:, 0] - judge.less).max() < 1 << count_sum_bits(20_000)
-    place = (sums[:, 1] << judge.size.shift) + judge.plus
+    assert np.abs(sums[:, 0] - less).max() < 1 << count_sum_bits(20_000)
+    place = (sums[:, 1] << shift) + plus
     assert place.min() >= 0
     assert place.max() < 1 << PLACE_BITS
 
@@ -87,7 +98,7 @@ def test_ratings_are_gains_but_for_a_few_percent():
     exact = np.stack([left @ g, left @ h], axis=1)
     whole = np.broadcast_to([g.sum(), h.sum()], exact.shape)
     gains = compute_gains(exact, whole, np.ones_like(exact), Penalty())
-    found = np.array([judge.gain(int(one)) for one in judge.rate(left @ judge.values)])
+    found = judge.gain(rate(judge, left @ judge.values))
     large = gains > 0.2 * gains.max()
     np.testing.assert_allclose(found[large], gains[large], rtol=0.1)
 
@@ -99,15 +110,25 @@ def test_light_sides_are_no_good():
     left = np.arange(100) < splits_at[:, None]
     for least in (1.0, 6.0, 20.0, 50.0):
         judge = make_judge(g, h, Penalty(0.0, 0.0, least), 100)
-        rated = judge.rate(left @ judge.values)
+        rated = rate(judge, left @ judge.values)
         heavy = (splits_at >= least) & (splits_at <= 100 - least)
         assert (rated[heavy] > 0).all()
         assert not rated[(splits_at < 0.95 * least) | (splits_at > 100 - 0.95 * least)].any()
-    assert (
-        not make_judge(g, h, Penalty(0.0, 0.0, 51.0), 100)
-        .rate(left @ np.ones((100, 2)).astype(int))
-        .any()
-    )
+    judge = make_judge(g, h, Penalty(0.0, 0.0, 51.0), 100)
+    assert not rate(judge, left @ np.ones((100, 2)).astype(int)).any()
+
+
+def test_a_node_is_judged_alike_alone_and_among_others():
+    rng = np.random.default_rng(1)
+    lengths = np.array([40, 1, 7, 300, 2])
+    g, h = rng.normal(size=(2, lengths.sum()))
+    together = make_judges(g, h**2, lengths, Penalty(), 1_000)
+    ends = np.cumsum(lengths)[:-1]
+    for at, (first, second) in enumerate(zip(np.split(g, ends), np.split(h**2, ends), strict=True)):
+        alone = make_judge(first, second, Penalty(), 1_000)
+        assert (alone.folded == together.split()[at]).all()
+        assert (alone.marks[0] == together.marks[at]).all()
+        assert alone.gain(np.array([1000]))[0] == together.gain(np.full(5, 1000))[at]
 
 
 def test_tables_have_their_bits_and_their_edges():
@@ -129,7 +150,7 @@ def find_best(channel, made, judges, values, use):
     """One party's side of finding the best candidates of nodes of all rows."""
     cut = Bins.fit(made["B"], 6, "one-vs-rest")
     codes, candidates = cut.transform(made["B"]), Candidates.of(cut)
-    sizes = [judge.size for judge in judges]
+    sizes = [judge.sizes[0] for judge in judges]
     channel = channel.within("trees", protocol.DISCLOSURES)
     with join_pairs(channel, SHARES, None) as sessions:
         if channel.me == "B":
@@ -137,7 +158,7 @@ def find_best(channel, made, judges, values, use):
             rating, number = pair.find(NODES, sizes, use)
         elif channel.me == "C":
             pair = PairBest.begin(sessions["B"], rows=ROWS, plain_columns=2 * NODES)
-            shifts = np.array([[-judge.less, judge.plus] for judge in judges])
+            shifts = np.array([judge.marks[0, :2] * [-1, 1] for judge in judges])
             rating, number = pair.find(
                 NODES, sizes, use, lambda some: values[:, 2 * some.start : 2 * some.stop], shifts
             )
@@ -169,11 +190,9 @@ def play_best(seed=0, transcript=None):
     sums = Histograms(cut.transform(made["B"]), cut.width).sums(
         [np.arange(ROWS)] * NODES, [judge.folded for judge in judges]
     )
-    left = unfold(candidates.sum_left(sums.reshape(NODES, -1)), 2, FOLD_BITS)
-    ratings = [
-        np.where(can, judge.rate(one), 0) for judge, one, can in zip(judges, left, use, strict=True)
-    ]
-    return found, np.array(ratings)
+    left = candidates.sum_left(sums.reshape(NODES, -1))
+    marks = np.concatenate([judge.marks for judge in judges])
+    return found, np.where(use, rate_splits(left, marks), 0)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -343,7 +343,13 @@ def dying(message, at):
 @pytest.mark.parametrize("name", FOUR)
 @pytest.mark.parametrize(
     ("party", "message", "at"),
-    [("C", "trees", 3), ("C", "partition", 5), ("B", "masks", 5), ("K", "opened", 4)],
+    [
+        ("C", "trees", 3),
+        ("C", "partition", 5),
+        ("B", "best", 5),
+        ("B", "masks", 5),
+        ("K", "opened", 4),
+    ],
 )
 def test_a_training_goes_on_after_a_party_died(name, party, message, at, tmp_path):
     """From the rounds that all have finished, to the model that was to be."""
@@ -352,6 +358,8 @@ def test_a_training_goes_on_after_a_party_died(name, party, message, at, tmp_pat
     settings = {"n_estimators": 4, "max_depth": 2}
     if name == "rf":
         settings["together"] = 1
+    if message in ("masks", "opened"):
+        settings["candidates"] = "sums"
     whole = train(FOUR[name](**settings), parts)
     model = FOUR[name](**settings)
     with pytest.raises(Died):

@@ -32,7 +32,7 @@ from vfsl.estimators.trees.splits import FOLD_BITS, find_sides
 from vfsl.values import Ciphertext, Masked
 
 ROWS = 240
-SMALL = XGB(n_estimators=2, max_depth=3, max_bins=8, task="regression")
+SMALL = XGB(n_estimators=2, max_depth=3, max_bins=8, task="regression", candidates="sums")
 # What changes from run to run: keys, what lies under them, and a party's own shuffled numbers.
 RANDOM = ("ciphertext", "masked")
 # What the label holder tells a feature holder in the clear.
@@ -94,7 +94,7 @@ def opened_by_label_holder(transcript, roles=PLAIN):
 @pytest.mark.parametrize("roles", [PLAIN, PAILLIER, BFV], ids=lambda roles: roles.scheme)
 def test_before_the_first_split_a_feature_holder_sees_nothing_of_labels_and_weights(roles):
     made, target = tables(rows=60)
-    model = XGB(n_estimators=1, max_depth=1, max_bins=4)
+    model = XGB(n_estimators=1, max_depth=1, max_bins=4, candidates="sums")
     label = classes(target)
     other = label.copy()
     other[7] = 1 - other[7]
@@ -110,7 +110,9 @@ def test_before_the_first_split_a_feature_holder_sees_nothing_of_labels_and_weig
         assert readable(second, "B", until="chosen") == first
 
 
-@pytest.mark.parametrize("model", [SMALL, LGB(n_estimators=2, max_leaves=5, task="regression")])
+@pytest.mark.parametrize(
+    "model", [SMALL, LGB(n_estimators=2, max_leaves=5, task="regression", candidates="sums")]
+)
 def test_a_feature_holder_sees_no_gradient_and_no_leaf_value(model):
     """A target 1,024 times as large has other gradients and leaves, and the same trees: all that
     a feature holder can read is the same, to the byte."""
@@ -296,7 +298,7 @@ def rows_of_nodes(made, shares):
 def test_the_order_of_candidates_is_drawn_anew_for_each_node():
     """Two models on the same weights have the same root; its candidates come in another order."""
     made, target = tables(rows=ROWS)
-    model = XGB(n_estimators=1, max_depth=1, task="regression")
+    model = XGB(n_estimators=1, max_depth=1, task="regression", candidates="sums")
     runs = [
         opened_by_label_holder(views(made, target, model, weights=np.ones((ROWS, 2))))
         for _ in range(2)
@@ -310,7 +312,7 @@ def test_the_order_of_candidates_is_drawn_anew_for_each_node():
 def test_sides_cover_all_rows_of_the_node_in_the_bag_or_not():
     made, target = tables(rows=ROWS)
     made["C"] = table_of(made["C"].frame[["C0"]] * 0, "C")
-    model = XGB(n_estimators=1, max_depth=1, task="regression")
+    model = XGB(n_estimators=1, max_depth=1, task="regression", candidates="sums")
     weights = np.ones(ROWS)
     weights[: ROWS // 2] = 0.0
     transcript = Transcript(keep_views=True)
@@ -361,7 +363,7 @@ def test_the_key_holder_sees_nothing_of_a_label_or_a_weight_at_the_root():
     other, heavier = target.copy(), np.ones(ROWS)
     other[3] += 5
     heavier[5] = 2.0
-    model = XGB(n_estimators=1, max_depth=1, task="regression")
+    model = XGB(n_estimators=1, max_depth=1, task="regression", candidates="sums")
     one = readable(views(made, target, model), "K")
     assert {line[1].rsplit("/", 1)[-1] for line in one} == {
         "columns",
@@ -407,7 +409,7 @@ def test_the_key_holder_answers_no_more_nodes_than_were_announced():
 @pytest.mark.parametrize("keys", ["key-holder", "label-holder"])
 def test_every_message_has_its_declared_kind(keys):
     made, target = tables(rows=100)
-    model = XGB(n_estimators=1, max_depth=2, task="regression", keys=keys)
+    model = XGB(n_estimators=1, max_depth=2, task="regression", keys=keys, candidates="sums")
     transcript = views(made, target, model)
     more = shared_scoring if keys == "key-holder" else scoring
     declared = protocol.DISCLOSURES | more.DISCLOSURES
@@ -484,3 +486,22 @@ def test_a_node_without_an_answer_is_refused():
 
     with pytest.raises(ProtocolError, match="'B' did not answer 1 requests"):
         train_with("B", none, SMALL, parts_of(made, target))
+
+
+@pytest.mark.parametrize(
+    ("message", "change", "match"),
+    [
+        ("order", lambda value: value * 0, "an order that has not each row once"),
+        ("judged", lambda value: value | {"marks": value["marks"] + 500}, "that there are not"),
+        ("judged", lambda value: value | {"values": value["values"][1:]}, "judged"),
+    ],
+)
+def test_judges_that_cannot_be_are_refused(message, change, match):
+    """Under plain, where the best candidates are looked for."""
+    made, target = tables(rows=100)
+
+    def changed(name, value):
+        return change(value) if name == message else value
+
+    with pytest.raises(ProtocolError, match=match):
+        train_with("C", changed, replace(SMALL, candidates="best"), parts_of(made, target))

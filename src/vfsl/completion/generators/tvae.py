@@ -8,8 +8,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from vfsl.completion.generators.vae import Variational
-from vfsl.completion.layers import Layout, normal
+from vfsl.completion.generators.vae import Variational, draw_around
+from vfsl.completion.layers import Layout
 from vfsl.completion.mixed import MixedEncoder
 from vfsl.params import documented, param
 
@@ -43,11 +43,7 @@ class TVAE(Variational):
         return reconstruction(output, target, self.layout_, self._sigma())
 
     def emit(self, output: Tensor, source: torch.Generator) -> Tensor:
-        scalars = self.layout_.scalars
-        drawn = self.layout_.draw(output, source)
-        away = normal((len(output), scalars), source, output.device) * self._sigma()
-        drawn[:, :scalars] = (torch.tanh(drawn[:, :scalars]) + away).clamp(-1, 1)
-        return drawn
+        return draw_around(output, self.layout_, self._sigma(), source)
 
     def _sigma(self) -> Tensor:
         extra = cast(nn.ParameterDict, self.networks_["extra"])

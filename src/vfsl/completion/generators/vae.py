@@ -164,12 +164,22 @@ def reconstruction(output: Tensor, target: Tensor, layout: Layout, deviation: fl
     return squares + layout.cross_entropy(output, target).sum(1)
 
 
+def draw_around(
+    output: Tensor, layout: Layout, deviation: float | Tensor, source: torch.Generator
+) -> Tensor:
+    """Numbers from the decoder's Gaussian, within −1..1, and choices by their probabilities."""
+    scalars, drawn = layout.scalars, layout.draw(output, source)
+    away = normal((len(output), scalars), source, output.device) * deviation
+    drawn[:, :scalars] = (torch.tanh(drawn[:, :scalars]) + away).clamp(-1, 1)
+    return drawn
+
+
 @documented
 @dataclass(kw_only=True)
 class VAE(Variational):
     """Variational autoencoder (Kingma and Welling, "Auto-Encoding Variational Bayes", 2014).
 
-    Numbers are scaled to −1..1 and decoded to one value; categories are drawn from the decoder's
+    Numbers are scaled to −1..1 and drawn around one decoded value, categories from the decoder's
     probabilities. Unlike TVAE there are no modes and no learned deviations: numbers that have many
     peaks come out blurred.
     """
@@ -193,7 +203,4 @@ class VAE(Variational):
         return reconstruction(output, target, self.layout_, self.deviation)
 
     def emit(self, output: Tensor, source: torch.Generator) -> Tensor:
-        drawn = self.layout_.draw(output, source)
-        scalars = self.layout_.scalars
-        drawn[:, :scalars] = torch.tanh(drawn[:, :scalars])
-        return drawn
+        return draw_around(output, self.layout_, self.deviation, source)

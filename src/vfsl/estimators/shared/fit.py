@@ -40,6 +40,7 @@ from vfsl.estimators.shared.scoring import (
     find_reach,
     settle,
 )
+from vfsl.estimators.shared.true_loss import Truth
 from vfsl.parts import Roles
 from vfsl.values import Disclosure, Disclosures, Floats, Masked
 
@@ -169,11 +170,13 @@ def solve_logistic(
     check: Callable[[Mapping[str, int], int], None],
     *,
     softmax: bool,
+    truth: Truth | None = None,
     **settings: Any,
 ) -> SharedWeights:
     """One party's side of logistic regression; ``settings`` are those of `LogisticPlan`.
 
-    ``softmax`` is known to the label holder: whether the outputs are classes of one label.
+    ``softmax`` is known to the label holder: whether the outputs are classes of one label; and
+    ``truth``, by which the loss is judged.
     """
     own: dict[str, int] = {}
     if columns is not None:
@@ -196,10 +199,12 @@ def solve_logistic(
         softmax=bool(facts["softmax"]),
         **settings,
     )
-    found = fit_logistic(session, {session.me: columns}, target, row_weights, plan=plan)
+    found = fit_logistic(
+        session, {session.me: columns}, target, row_weights, plan=plan, truth=truth
+    )
     rounds: list[dict[str, Any]] = [{"round": number + 1} for number in range(found.rounds)]
     if found.losses:
-        rounds = [{**one, "loss": loss} for one, loss in zip(rounds, found.losses, strict=False)]
+        rounds = [{**one, "loss": loss} for one, loss in zip(rounds, found.losses, strict=True)]
     back = found.back.get(session.me)
     return SharedWeights(
         found.weights, back, WEIGHT_BITS, LOGISTIC, tuple(rounds), found.stop_reason

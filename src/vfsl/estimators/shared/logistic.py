@@ -4,7 +4,8 @@ Holds   each data holder: its columns; the label holder also the label, the row 
         of ones for the intercept. The dealer: seeds.
 Learns  everybody, per point that was tried: four bits of how the loss went on, and one whether a
         score is outside what the series of the sigmoid covers. The label holder, if it was asked
-        for: the loss at these points. Weights stay shared until the caller opens them.
+        for: the log-loss after each of them (true_loss.py). Weights stay shared until the caller
+        opens them.
 
 Minimised is the mean of w_i · loss_i plus ½ l2 ‖β‖² (not of the intercept); several outputs are
 several problems side by side, or the classes of one softmax (softmax.py). How:
@@ -57,18 +58,27 @@ from vfsl.estimators.shared.logistic_table import (
 )
 from vfsl.estimators.shared.sigmoid import SigmoidSeries, from_numbers, make_series, to_numbers
 from vfsl.estimators.shared.softmax import compare_classes
-from vfsl.values import Disclosure, Disclosures, Floats, Integers, Masked
+from vfsl.estimators.shared.true_loss import (
+    LOSS,
+    SCORE_BITS,
+    LossPlan,
+    Truth,
+    count_nonzero,
+    open_losses,
+)
+from vfsl.values import Disclosures, Floats, Integers
 
 __all__ = ["DISCLOSURES", "LogisticPlan", "SharedLogistic", "fit_logistic", "to_floats"]
 
 DISCLOSURES: Disclosures = {
-    "loss": Disclosure(Masked, "the loss of the training rows at one point, if it was asked for"),
+    "loss": LOSS,
 }
 
 _SHORTEST_PERIOD, _LONGEST_PERIOD = 32, 512
 _FLOOR_DECAY = math.e  # a Newton step moves a well fitted row by 1, which divides its slope by e
 _KEEP = 8  # an inverse is used again while each step gains less than this part of the one before
 _SETTLED = 2
+_FINE_BITS = 20  # of cells by which the loss is shown
 _SMALLEST_TOLERANCE = 2.0**-12  # rounding hides smaller gains
 
 
@@ -170,15 +180,7 @@ def _evaluate(
     scale = 2.0 ** (LOSS_BITS + 1 - plan.size - plan.row_weight_bits)
     constant = round(series.constant * scale) * table.weight_sum
     loss = (2 << WEIGHT_BITS) * total + tilted.reshape(1) + constant
-    return Point(at, gradient, loss, slopes, _count(beyond), step)
-
-
-def _count(beyond: Shared) -> Shared:
-    """A sum that is 0 if all are 0; where signs differ, terms hardly ever cancel."""
-    number = np.arange(beyond.size, dtype=np.int64)
-    counts = 1 + (40503 * number + 30011 * (number >> 16)) % 65521  # a number of its own for each
-    terms: Shared = counts * beyond.reshape(beyond.size)
-    return terms.reshape(1, beyond.size).sum(1)
+    return Point(at, gradient, loss, slopes, count_nonzero(beyond), step)
 
 
 # ---- the fit -------------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ class SharedLogistic:
         How many points were tried.
     stop_reason : str
     losses : list of float
-        At the label holder, if they were asked for; the mean over outputs.
+        At the label holder, if they were asked for: after each point, the mean over outputs.
     """
 
     weights: Mapping[str, Shared]
@@ -220,6 +222,7 @@ def fit_logistic(
     weights: Floats | None,
     *,
     plan: LogisticPlan,
+    truth: Truth | None = None,
 ) -> SharedLogistic:
     """One party's side of a fit; every data holder and the dealer run it.
 
@@ -229,6 +232,8 @@ def fit_logistic(
         One's own columns; the label holder's last one is 1 in all rows.
     label, weights : float array or None
         At the label holder: (rows, outputs) of 0 and 1, and row weights whose mean is 1.
+    truth : Truth, optional
+        At the label holder, by what the loss is judged, where the label has noise in it.
     """
     table = enter_table(session, columns, label, weights, plan)
     series = _announce(table, (2 if plan.softmax else 1) * _SHORTEST_PERIOD)
@@ -238,8 +243,9 @@ def fit_logistic(
     inverse, search = bound.inverse, _Search(table)
     start = session.zeros(linear.shape)
     at, step = _step(table, start, inverse, -linear, 0)
-    level, reason = 0, "max_rounds"
+    level, reason, path = 0, "max_rounds", list[Shared]()
     for _ in range(plan.max_rounds):
+        path.append(at.weights)
         point = _evaluate(table, at, aim, inverse, series)
         judged, (onward, taken) = search.judge(point, inverse)
         if judged == "widen":
@@ -261,13 +267,43 @@ def fit_logistic(
         if judged == "finish":
             reason = "tolerance"
             break
+    losses: list[float] = []
+    if plan.show_loss:
+        if truth is None and label is not None:
+            truth = Truth(np.asarray(label).reshape(plan.rows, -1), weights)
+        losses = _show_losses(table, columns, [*path[1:], at.weights], truth)
     return SharedLogistic(
         {party: at.weights[place] for party, place in plan.place().items()},
         {party: None if mine is None else mine.back for party, mine in table.own.items()},
         search.points,
         reason,
-        search.losses,
+        losses,
     )
+
+
+def _show_losses(
+    table: Table,
+    columns: Mapping[str, Floats | None],
+    path: list[Shared],
+    truth: Truth | None,
+) -> list[float]:
+    """The log-loss at some weights, by cells that have more bits than those of the training."""
+    session, plan = table.session, table.plan
+    steps, places = concatenate(path, axis=1), plan.place()
+    pairs = []
+    for party, count in plan.columns.items():
+        mine, found = columns.get(party), table.own[party]
+        cells = None
+        if mine is not None and found is not None:
+            cells = np.rint(mine @ found.back * 2.0**_FINE_BITS).astype(np.int64)
+        matrix = session.private(party, cells, (plan.rows, count))
+        pairs.append((matrix, steps[places[party]]))
+    scores = session.sum_products(pairs).truncate(_FINE_BITS + WEIGHT_BITS - SCORE_BITS)
+    points = [
+        scores[:, start : start + plan.outputs] for start in range(0, scores.shape[1], plan.outputs)
+    ]
+    facts = LossPlan(plan.rows, plan.outputs, plan.softmax, plan.label_holder, plan.peak)
+    return open_losses(session, points, truth, facts)
 
 
 def _lay(values: Shared, inverse: Shared) -> Shared:
@@ -321,7 +357,7 @@ class _Search:
         self._last = round(uniform * scale) * table.weight_sum
         self._gain: Shared | None = None
         self._was_small = False
-        self.points, self.losses = 0, list[float]()
+        self.points = 0
 
     def judge(self, point: Point, inverse: Shared) -> tuple[str, tuple[Place, Shared]]:
         """What to do at a point, and where a step with the inverse at hand leads to.
@@ -331,11 +367,6 @@ class _Search:
         """
         plan = self._table.plan
         self.points += 1
-        if plan.show_loss:
-            opened = point.loss.open(plan.label_holder, name="loss", about=("columns",))
-            if opened is not None:
-                scale = plan.problems * plan.rows * 2.0 ** (LOSS_BITS + 1 - plan.size)
-                self.losses.append(float(opened[0]) / scale)
         gain = self._last - point.loss
         # Classes that are improved one by one come closer by a part of the rest in each step.
         alone = plan.softmax and not plan.joint

@@ -38,6 +38,8 @@ class SigmoidSeries:
     loss : float array
         Of the cosines: log(2 cosh(s / 2)) − `constant`. With ½ s − y s it is the logistic loss.
     constant : float
+    error : float
+        What left-out waves of the sigmoid amount to at most.
     """
 
     period: float
@@ -45,6 +47,7 @@ class SigmoidSeries:
     slope: Floats
     loss: Floats
     constant: float
+    error: float = ERROR
 
     @property
     def frequencies(self) -> tuple[int, ...]:
@@ -53,18 +56,19 @@ class SigmoidSeries:
     @property
     def reach(self) -> float:
         """The largest absolute score for which the series holds."""
-        return self.period / 2 + math.log(ERROR)
+        return self.period / 2 + math.log(self.error)
 
 
-def make_series(period: float) -> SigmoidSeries:
-    """The shortest series whose left-out waves amount to less than `ERROR`."""
+def make_series(period: float, error: float = ERROR) -> SigmoidSeries:
+    """The shortest series whose left-out waves amount to less than the error."""
     count = 1
-    while find_tail(period, count) >= ERROR:
+    while find_tail(period, count) >= error:
         count += 1
     angular = 2 * math.pi * np.arange(1, 2 * count, 2) / period
     sigmoid = 4 * math.pi / period / np.sinh(math.pi * angular)
     loss = -sigmoid / angular
-    return SigmoidSeries(period, sigmoid, sigmoid * angular, loss, math.log(2) - float(loss.sum()))
+    constant = math.log(2) - float(loss.sum())
+    return SigmoidSeries(period, sigmoid, sigmoid * angular, loss, constant, error)
 
 
 def find_tail(period: float, count: int) -> float:

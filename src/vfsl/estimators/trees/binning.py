@@ -7,7 +7,7 @@ its own columns once, by its own training rows, and keeps the edges in its share
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from vfsl.data.codes import as_floats
 from vfsl.values import Array, Integers
 
 MOST_BINS = 255
-_ALONE = 4096  # nodes of that many rows are summed one by one: their places need no shift
+_TOGETHER = 1 << 15  # rows that are summed at a time
 
 
 @dataclass(frozen=True)
@@ -193,74 +193,49 @@ class Histograms:
 
     def counts(self, rows: Sequence[Array]) -> Integers:
         """How many of each node's rows are in each bin, (nodes, columns, width)."""
-        shape = (len(rows), *self.shape)
-        if self._has_all(rows):
-            return np.broadcast_to(self._all_counts, shape)
-        return _count(self._at(rows), math.prod(shape)).reshape(shape)
+        if all(len(each) == len(self._places) for each in rows):  # roots
+            return np.broadcast_to(self._all_counts, (len(rows), *self.shape))
+        return self._count(rows)
 
     def add_up(self, rows: Sequence[Array], values: Sequence[Integers]) -> Integers:
         """Of each node's rows in each bin the sum and the number, (nodes, 2, columns, width).
 
         ``values`` has for each node a number for each of its rows.
         """
-        found = np.empty((len(rows), 2, *self.shape), dtype=np.int64)
-        found[:, 0] = self.sums(rows, values, count_into=found[:, 1])
-        return found
+        return np.stack([self.sums(rows, values), self.counts(rows)], axis=1)
 
-    def sums(
-        self,
-        rows: Sequence[Array],
-        values: Sequence[Integers],
-        count_into: Integers | None = None,
-    ) -> Integers:
+    def sums(self, rows: Sequence[Array], values: Sequence[Array]) -> Integers:
         """Of each node's rows in each bin the sum of values, (nodes, columns, width).
 
-        ``count_into`` gets their numbers, which share the work.
+        Some rows at a time, so that their places stay in the processor's cache.
         """
-        found = np.empty((len(rows), *self.shape), dtype=np.int64)
-        for some, places in self._find_places(rows):
-            into = found[some]
-            chosen = values[some.start] if len(into) == 1 else np.concatenate(values[some])
-            summed = sum_by_place(places, chosen, into.size)
-            into[:] = summed.reshape(into.shape)
-            if count_into is not None and places is self._places:
-                count_into[some] = self._all_counts
-            elif count_into is not None:
-                count_into[some] = _count(places, into.size).reshape(into.shape)
-        return found
-
-    def _find_places(self, rows: Sequence[Array]) -> Iterator[tuple[slice, Array]]:
-        """Some nodes, and the places of their cells: large nodes one by one, others together."""
-        if self._has_all(rows):
-            yield from ((slice(at, at + 1), self._places) for at in range(len(rows)))
-        elif sum(map(len, rows)) >= _ALONE * len(rows):
-            yield from ((slice(at, at + 1), self._at([each])) for at, each in enumerate(rows))
-        else:
-            yield slice(0, len(rows)), self._at(rows)
+        size, lengths = math.prod(self.shape), [len(each) for each in rows]
+        node = np.repeat(np.arange(len(rows)), lengths)
+        found: Integers = np.zeros((len(rows), size), dtype=values[0].dtype)
+        here, numbers = np.concatenate(rows), np.concatenate(values)
+        for start in range(0, len(here), _TOGETHER):
+            some = slice(start, min(start + _TOGETHER, len(here)))
+            first, last = int(node[some.start]), int(node[some.stop - 1])
+            count = (last - first + 1) * size
+            if len(rows) == 1 and len(here) == len(self._places):
+                places = self._places[some]  # the rows of a node rise, and none comes twice
+            else:
+                # Much faster than an index in brackets.
+                places = self._places.take(here[some], axis=0)
+            if last > first:
+                places = _widen(places, count)
+                places += ((node[some] - first) * size).astype(places.dtype)[:, None]
+            summed = sum_by_place(places, numbers[some], count)
+            found[first : last + 1] += summed.reshape(last - first + 1, size)
+        return found.reshape(len(rows), *self.shape)
 
     @cached_property
     def _all_counts(self) -> Integers:
-        return _count(self._places, math.prod(self.shape)).reshape(self.shape)
+        return self._count([np.arange(len(self._places))])[0]
 
-    def _has_all(self, rows: Sequence[Array]) -> bool:
-        """Whether every node is a root: the rows of a node rise, and none comes twice."""
-        return all(len(each) == len(self._places) for each in rows)
-
-    def _at(self, rows: Sequence[Array]) -> Array:
-        """The place of each cell of each node's rows, nodes one after the other."""
-        size = math.prod(self.shape)
-        # Much faster than an index in brackets.
-        places = self._places.take(rows[0] if len(rows) == 1 else np.concatenate(rows), axis=0)
-        places = _widen(places, len(rows) * size)
-        if len(rows) > 1:
-            starts = np.arange(len(rows), dtype=places.dtype) * size
-            places += np.repeat(starts, [len(each) for each in rows])[:, None]
-        return places
-
-
-def _count(places: Array, size: int) -> Integers:
-    """How many cells are at each place."""
-    return sum_by_place(places, np.ones(len(places), dtype=np.int32), size).astype(np.int64)
+    def _count(self, rows: Sequence[Array]) -> Integers:
+        ones = [np.ones(len(each), dtype=np.int32) for each in rows]
+        return self.sums(rows, ones).astype(np.int64)
 
 
 def _widen(places: Array, count: int) -> Array:

@@ -52,17 +52,11 @@ class CandidateSums(ABC):
         self._offered = {node: order for node, order in self._offered.items() if node in open_nodes}
 
     def _note_offered(
-        self, channel: Channel, wanted: list[Node], counts: Integers | None, order: Array
+        self, channel: Channel, wanted: list[Node], counts: Integers, order: Array
     ) -> Array:
-        """Which candidates of each node are shown, in this order, by the rows in its bins.
-
-        Without counts all are: under plain, which hides nothing, where the best one is looked for.
-        """
+        """Which candidates of each node are shown, in this order, by the rows in its bins."""
         holder, growth = self._holder, self._holder.growth
-        if counts is None:
-            shown = np.ones(order.shape, dtype=bool)
-        else:
-            shown = holder.candidates.allowed(counts, growth.least_rows)
+        shown = holder.candidates.allowed(counts, growth.least_rows)
         if growth.samples_columns:
             tree = self._first_tree
             shown &= np.stack([holder.may_use(tree + node.tree, node.number) for node in wanted])
@@ -124,8 +118,8 @@ class EncryptedSums(CandidateSums):
         """Of the arrays that come at this level; None if none do."""
 
     @abstractmethod
-    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers | None:
-        """Form the encrypted sums; how many rows each bin of wanted nodes has, if it matters."""
+    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers:
+        """Form the encrypted sums; how many rows each bin of wanted nodes has."""
 
     @abstractmethod
     def _hide(self, wanted: list[Node], order: Array, shown: Array) -> list[tuple[Any, Any]]:
@@ -145,7 +139,7 @@ class SumsByNode(EncryptedSums):
             return [len(self._partition.rows(one.node)) for one in sums]
         return None if self._gradients else [len(self._holder.codes)] * len(sums)
 
-    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers | None:
+    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers:
         holder = self._holder
         counted = holder.histograms.counts([self._partition.rows(one.node) for one in sums])
         for at, one in enumerate(sums):
@@ -162,7 +156,7 @@ class SumsByNode(EncryptedSums):
                 parent, sibling = one.parent, one.sibling
                 self._counts[sibling] = self._counts[parent] - self._counts[one.node]
                 self._sums[sibling] = self._sums[parent].without(self._sums[one.node])
-        return None if holder.growth.best else np.stack([self._counts[node] for node in wanted])
+        return np.stack([self._counts[node] for node in wanted])
 
     def _hide(self, wanted: list[Node], order: Array, shown: Array) -> list[tuple[Any, Any]]:
         each = self._holder.candidates
@@ -189,18 +183,12 @@ class SumsByLevel(EncryptedSums):
         self._folded: Integers = np.zeros((0, 0), dtype=np.int64)
 
     def _lengths(self, sums: list[Sum]) -> list[int] | None:
-        if self._holder.growth.sends_each_level:
-            return [sum(len(self._partition.rows(one.node)) for one in sums)]
         return None if self._gradients else [len(self._holder.codes) * len(sums)]
 
-    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers | None:
+    def _sum(self, sums: list[Sum], wanted: list[Node]) -> Integers:
         histograms = self._holder.histograms
         rows = [self._partition.rows(one.node) for one in sums]
         came = read_plain(self._gradients[0])
-        if self._holder.growth.best:  # of these rows, and other numbers at each level
-            values = np.split(came, np.cumsum([len(each) for each in rows])[:-1])
-            self._level = histograms.sums(rows, values)
-            return None
         if sums and sums[0].parent is None:
             self._folded = came.reshape(len(sums), -1)
         values = [self._folded[one.node.tree].take(at) for one, at in zip(sums, rows, strict=True)]

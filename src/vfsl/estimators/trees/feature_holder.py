@@ -17,7 +17,7 @@ its lowest column and bin: so plain and hidden trainings grow the same trees.
 
 On shares with candidates="sums" the sums are formed otherwise, and the key holder sees none
 (shared_sums.py); step (4) is the same. By default nothing of this is shown (shared_best.py); under
-plain, which hides nothing, these steps serve for the same trees.
+plain, which hides nothing, plain_best.py has the same trees.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from vfsl.estimators.trees.candidate_sums import (
     SumsByLevel,
     SumsByNode,
 )
+from vfsl.estimators.trees.plain_best import PlainBest
 from vfsl.estimators.trees.protocol import (
     MOST_NODES,
     MOST_TREES,
@@ -130,6 +131,8 @@ class FeatureHolder:
         return self.key
 
     def _choose_sums(self) -> type[CandidateSums]:
+        if self.growth.best:
+            return PlainBest
         if self.growth.on_shares:
             return SharedSums
         return SumsByLevel if self.growth.packing == "level" else SumsByNode
@@ -227,6 +230,6 @@ def _read_partition(
     )
     came = unpack_sides(bits, [len(partition.rows(node)) for node in others], leader)
     sides = mine | dict(zip(others, came, strict=True))
-    cuts = [partition.split(node, sides[node]) for node in nodes]
+    cuts = partition.split_all(nodes, [sides[node] for node in nodes])
     more = expect_integer(value.get("more"), sender=leader, name="more", low=0, high=1)
     return cuts, [_read_node(pair, leader, partition) for pair in wanted], bool(more)

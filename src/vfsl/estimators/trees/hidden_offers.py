@@ -14,84 +14,71 @@ from vfsl.channel import Channel
 from vfsl.crypto.words import Words
 from vfsl.errors import ProtocolError
 from vfsl.estimators.exchange import receive_count
-from vfsl.estimators.trees.judging import Judge
-from vfsl.estimators.trees.offers import News, Offer, Offers, Values, spread_values
+from vfsl.estimators.trees.judging import Judges
+from vfsl.estimators.trees.offers import BestOffers, News, spread_values
 from vfsl.estimators.trees.protocol import MOST_NODES, MOST_TREES, NO_MORE
 from vfsl.estimators.trees.shared_best import PairBest, keep_columns
 from vfsl.estimators.trees.shared_sums import join_pairs
-from vfsl.estimators.trees.tree import Cut, Node, Partition, Sum
+from vfsl.estimators.trees.tree import Cut, Node, Partition
 from vfsl.parts import Roles
-from vfsl.values import Array
-
-# Of one node: how good a party's best split is, and by which handles it knows those that are.
-Rated = tuple[int, Array]
-_THE_BEST = np.zeros(1, dtype=np.int64)
+from vfsl.values import Array, Integers
 
 
-class HiddenOffers(Offers):
-    """The best candidate of every feature holder and node, found on shares."""
+class HiddenOffers(BestOffers):
+    """The best candidate of every feature holder and node, found on shares.
+
+    ``order`` has the row behind each row of the partition; the first feature holder's columns begin
+    at ``offset`` among those of all parties.
+    """
 
     def __init__(
-        self, partition: Partition, *, roles: Roles, pairs: Mapping[str, PairBest]
+        self,
+        partition: Partition,
+        *,
+        roles: Roles,
+        pairs: Mapping[str, PairBest],
+        order: Array,
+        offset: int,
     ) -> None:
         super().__init__(partition, roles)
-        self._pairs = pairs
+        self._pairs, self._order, self._offset = pairs, order, offset
         self._numbers: dict[str, dict[Node, Words]] = {party: {} for party in pairs}
 
     def announce(self, channel: Channel, nodes: int, sums: int = 0) -> None:
         if self._pairs:
             channel.send(self._roles.key_holder, "nodes", nodes)
 
-    def ask_sums(self, channel: Channel, level: int, sums: list[Sum], values: Values) -> None:
-        pass  # nothing is sent before both sides work
-
-    def collect(
-        self,
-        channel: Channel,
-        sums: list[Sum],
-        wanted: list[Node],
-        values: Values,
-    ) -> list[list[Offer]]:
-        raise ProtocolError("No sums of candidates are shown where only the best one is.")
-
     def rate(
         self,
         channel: Channel,
         wanted: list[Node],
-        judges: Sequence[Mapping[Node, Judge]],
+        judges: Sequence[Judges],
         columns: Sequence[Array],
-        offset: int,
-    ) -> list[list[Rated]]:
-        """How good every feature holder's best candidate of each node is.
-
-        ``judges`` are for each of them, by node. ``columns`` are those that a node may use, of all
-        parties; the first feature holder's begin at ``offset``.
-        """
-        rows, found = {node: self._partition.rows(node) for node in wanted}, []
-        for place, (party, pair) in enumerate(self._pairs.items()):
+    ) -> list[Integers]:
+        rows, found, offset = [self._rows(node) for node in wanted], [], self._offset
+        for (party, pair), mine in zip(self._pairs.items(), judges, strict=True):
             layout = pair.layout
             if layout is None:
-                found.append([(0, _THE_BEST)] * len(wanted))
+                found.append(np.zeros(len(wanted), dtype=np.int64))
                 continue
-            mine = [judges[place][node] for node in wanted]
-            values = {node: one.folded for node, one in judges[place].items()}.__getitem__
-            sizes = np.array([[one.size.edge, one.size.shift] for one in mine], dtype=np.int64)
-            shifts = np.array([[-one.less, one.plus] for one in mine], dtype=np.int64)
-            channel.send(party, "size classes", sizes)
+            channel.send(party, "size classes", mine.marks[:, 2:])
             rating, number = pair.find(
                 len(wanted),
-                [one.size for one in mine],
+                mine.sizes,
                 keep_columns(layout, columns, offset),
-                partial(spread_values, pair.rows, rows, values),
-                shifts,
+                partial(spread_values, pair.rows, rows, mine.split()),
+                mine.marks[:, :2] * np.array([-1, 1]),
             )
             opened = pair.show_rating(rating)
             if opened is None:
                 raise ProtocolError("The label holder must see how good candidates are.")
             self._numbers[party] |= dict(zip(wanted, number, strict=True))
-            found.append([(int(one), _THE_BEST) for one in opened])
+            found.append(opened)
             offset += pair.columns
         return found
+
+    def _rows(self, node: Node) -> Array:
+        return self._order.take(self._partition.rows(node))
 
     def ask_sides(
         self, channel: Channel, place: int, nodes: list[Node], handles: list[Array]
@@ -108,12 +95,12 @@ class HiddenOffers(Offers):
         pair.show_number(np.array([self._numbers[party][node] for node in nodes]))
         inside = np.zeros((len(nodes), pair.rows), dtype=np.uint8)
         for at, node in enumerate(nodes):
-            inside[at, self._partition.rows(node)] = 1
+            inside[at, self._rows(node)] = 1
         sides = pair.show_sides(len(nodes), inside=inside)
         if sides is None:
             raise ProtocolError("The label holder must see sides of rows.")
         return {
-            node: side[self._partition.rows(node)].astype(bool)
+            node: side[self._rows(node)].astype(bool)
             for node, side in zip(nodes, sides, strict=True)
         }
 

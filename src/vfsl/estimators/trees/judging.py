@@ -20,9 +20,11 @@ from functools import cache
 
 import numpy as np
 
+from vfsl.channel import expect_array
 from vfsl.crypto.fixed import unfold
+from vfsl.errors import ProtocolError
 from vfsl.estimators.trees.splits import FOLD_BITS, Penalty
-from vfsl.values import Floats, Integers
+from vfsl.values import Array, Floats, Integers
 
 PLACE_BITS, CELL_BITS = 16, 8  # of t, and of those that are looked up
 TABLE_BITS = 7  # of an entry
@@ -61,11 +63,6 @@ def make_table(edge: int) -> Integers:
     return table
 
 
-def find_edge(light: float) -> int:
-    """The size class of a node by the share of its weight that is too light for a side."""
-    return next((at for at, cells in enumerate(EDGES) if light * _CELLS <= cells), len(EDGES) - 1)
-
-
 @dataclass(frozen=True)
 class Size:
     """What feature holders learn of a node: how its t is read, which follows from its weight."""
@@ -75,92 +72,132 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Judge:
-    """How the label holder judges splits of one node.
+class Judges:
+    """How the label holder judges splits of some nodes; most attributes have an entry for each.
 
     Attributes
     ----------
-    folded : integer array of shape (rows of the node,)
-        r and h of each row in one number.
-    less : int
-        What is subtracted from a sum of r.
-    plus : int
-        What is added to a sum of h, after its shift.
-    size : Size
+    folded : integer array of shape (rows,)
+        r and h of each row in one number, node after node.
+    lengths : integer array
+        How many rows each node has.
+    marks : integer array of shape (nodes, 4)
+        What is subtracted from sums of r, what is added to sums of h after their shift, and the
+        size of each node: edge and shift.
+    unit, g, h : arrays
+        Units of r; the sums of g and h of each node.
+    l2 : float
     """
 
     folded: Integers
-    less: int
-    plus: int
-    size: Size
-    unit: float
-    total: tuple[float, float]
+    lengths: Array
+    marks: Integers
+    unit: Floats
+    g: Floats
+    h: Floats
     l2: float
+
+    @property
+    def sizes(self) -> list[Size]:
+        return [Size(int(edge), int(shift)) for edge, shift in self.marks[:, 2:]]
 
     @property
     def values(self) -> Integers:
         """r and h of each row, (rows, 2)."""
         return unfold(self.folded, 2, FOLD_BITS)
 
-    def rate(self, left: Integers) -> Integers:
-        """How good splits are, by the sums of r and h on their left, (splits, 2); 0: not at all."""
-        return rate_splits([self], left, [len(left)])
+    def split(self) -> list[Integers]:
+        """Folded r and h of the rows of each node."""
+        return np.split(self.folded, np.cumsum(self.lengths)[:-1])
 
-    def gain(self, rating: int) -> float:
-        """What a split of this rating gains."""
-        g, h = self.total
-        whole = h + 2 * self.l2
-        if not rating or not whole > 0:
-            return 0.0
-        strength = rating * 2 / (STEP * self.unit)
-        # The two last terms are one, without cancelling.
-        return 0.5 * (strength**2 - g**2 * self.l2 / (h + self.l2)) / whole
+    def gain(self, ratings: Array) -> Floats:
+        """What splits of these ratings gain, one of each node."""
+        whole = self.h + 2 * self.l2
+        strength = ratings * 2 / (STEP * self.unit)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # The two last terms are one, without cancelling.
+            gain = 0.5 * (strength**2 - self.g**2 * self.l2 / (self.h + self.l2)) / whole
+        return np.asarray(np.where((ratings > 0) & (whole > 0), gain, 0.0))
 
 
 _SHIFT = PLACE_BITS - CELL_BITS
 
 
-def make_judge(g: Floats, h: Floats, penalty: Penalty, rows: int) -> Judge:
-    """Round (g, h) of a node's rows for judging its splits; ``rows`` is how many there are in all.
+def make_judges(g: Floats, h: Floats, lengths: Array, penalty: Penalty, rows: int) -> Judges:
+    """Round (g, h) of the rows of some nodes, one node after the other, for judging their splits.
 
-    Errors are carried from row to row, so the order of rows matters.
-    In a node that cannot be split no split is any good.
+    ``rows`` is how many there are in all. Errors are carried from row to row, so the order of rows
+    matters; that of nodes does not. In a node that cannot be split no split is any good.
     """
-    total, l2 = (float(g.sum()), float(h.sum())), penalty.l2
-    whole, span = total[1] + 2 * l2, total[1] - 2 * penalty.least_weight
-    nothing = Judge(np.zeros(len(g), dtype=np.int64), 0, 0, Size(), 1.0, total, l2)
-    if not whole > 0 or span < -1e-9 * total[1]:
-        return nothing
-    mean = total[0] / whole
-    r = g - mean * h
+    starts, l2 = np.cumsum(lengths) - lengths, penalty.l2
+    total_g, total_h = np.add.reduceat(g, starts), np.add.reduceat(h, starts)
+    whole, span = total_h + 2 * l2, total_h - 2 * penalty.least_weight
+    mean = total_g / np.where(whole > 0, whole, 1.0)
+    pair = np.empty((2, len(g)))
+    r = np.multiply(np.repeat(mean, lengths), h, out=pair[0])
+    np.subtract(g, r, out=r)
+    above = np.add.reduceat(np.maximum(r, 0.0), starts)
+    reach = np.maximum(above, above - (total_g - mean * total_h)) + np.abs(mean) * l2
+    largest = np.maximum(np.maximum.reduceat(r, starts), -np.minimum.reduceat(r, starts))
+    fine = (total_h > 0) & (span >= -1e-9 * total_h) & (reach > np.abs(total_g) * 1e-12)
     most_row, most_sum = (1 << count_row_bits(rows)) - 1, 1 << count_sum_bits(rows)
-    above = float(np.maximum(r, 0.0).sum())
-    reach = max(above, above - float(r.sum())) + abs(mean) * l2
-    if not reach > abs(total[0]) * 1e-12:
-        return nothing
-    # Rounding moves no sum by more than a unit for each row.
-    unit = min((most_sum - len(r) - 2) / reach, (most_row - 1) / max(r.max(), -r.min()))
-    edge = find_edge((penalty.least_weight + l2) / whole)
-    free = _PLACES - 2 * (EDGES[edge] << _SHIFT)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # Rounding moves no sum by more than a unit for each row.
+        unit = np.minimum((most_sum - lengths - 2) / reach, (most_row - 1) / largest)
+        edge = find_edge((penalty.least_weight + l2) / whole)
+        heaviest = np.maximum.reduceat(h, starts)
+        shift, step = _find_step(edge, span, total_h, heaviest / (most_row - 1))
+        plus = np.rint((_PLACES - step * total_h) / 2)
+    fine &= shift <= MOST_SHIFT
+    unit = np.where(fine, unit, 1.0)
+    less = np.rint(mean * l2 * unit)
+    np.multiply(r, np.repeat(np.where(fine, unit, 0.0), lengths), out=r)
+    np.multiply(h, np.repeat(np.where(fine, step / (1 << shift), 0.0), lengths), out=pair[1])
+    rounded = _round(pair, starts, lengths)
+    marks = np.where(fine, [less, plus, edge, shift], 0).T.astype(np.int64)
+    folded = rounded[0] + (rounded[1] << FOLD_BITS)
+    return Judges(folded, lengths, marks, unit, total_g, total_h, l2)
+
+
+def find_edge(light: Floats) -> Array:
+    """The size class of each node by the share of its weight that is too light for a side."""
+    return np.minimum(np.searchsorted(EDGES, light * _CELLS), len(EDGES) - 1)
+
+
+def _find_step(edge: Array, span: Floats, total: Floats, row: Floats) -> tuple[Array, Floats]:
+    """By how many bits units of t are finer than those of h, and how many units make a weight of 1.
+
+    ``span`` is how much heavier a node is than two sides that are just heavy enough, ``row`` the
+    weight that a unit of h must stand for at least, so that the heaviest row fits.
+    """
+    free = _PLACES - 2 * (np.array(EDGES)[edge] << _SHIFT)
+    safe = np.maximum(span, 1e-300)
     # The lightest sides that are heavy enough lie at the edges, but for the guard.
-    step = min(free / max(span, 1e-300), _PLACES / total[1])
-    shift = max(math.ceil(math.log2(step * float(h.max()) / (most_row - 1))), 0)
-    if shift > MOST_SHIFT:
-        return nothing
+    step = np.minimum(free / safe, _PLACES / total)
+    bits = np.ceil(np.log2(np.maximum(step * row, 1.0)))
+    shift = np.minimum(np.where(np.isfinite(bits), bits, np.inf), MOST_SHIFT + 1).astype(np.int64)
     guard = _GUARD << shift
-    most = (_PLACES - 2 * guard) / total[1]
-    step = min(max(free - 2 * guard, 1) / max(span, 1e-300), most)
-    folded = _round(r * unit) + (_round(h * (step / (1 << shift))) << FOLD_BITS)
-    plus = round((_PLACES - step * total[1]) / 2)
-    return Judge(folded, round(mean * l2 * unit), plus, Size(edge, shift), float(unit), total, l2)
+    step = np.minimum(np.maximum(free - 2 * guard, 1) / safe, (_PLACES - 2 * guard) / total)
+    return shift, step
 
 
-def _round(values: Floats) -> Integers:
-    """Integers whose sums from the first row on are those of the values, rounded."""
-    sums = np.cumsum(values)
-    whole = np.rint(sums, out=sums).astype(np.int64)
-    rounded = whole.copy()
-    rounded[1:] -= whole[:-1]
+_FRACTION = 32  # bits behind the point: sums of many rows are exact, whatever came before
+
+
+def _round(values: Floats, starts: Array, lengths: Array) -> Integers:
+    """Integers whose sums from the first row of each node on are those of the values, rounded.
+
+    ``values`` is (numbers, rows) and is overwritten.
+    """
+    np.multiply(values, float(1 << _FRACTION), out=values)
+    exact = np.rint(values, out=values).astype(np.int64)
+    sums = np.cumsum(exact, axis=1)
+    sums -= np.repeat(sums[:, starts] - exact[:, starts] - (1 << (_FRACTION - 1)), lengths, axis=1)
+    sums >>= _FRACTION
+    rounded = exact
+    rounded[:, 0] = sums[:, 0]
+    np.subtract(sums[:, 1:], sums[:, :-1], out=rounded[:, 1:])
+    rounded[:, starts] = sums[:, starts]
     return rounded
 
 
@@ -169,9 +206,37 @@ def _stack_tables() -> Integers:
     return np.stack([make_table(edge) for edge in range(len(EDGES))])
 
 
-def rate_splits(judges: Sequence[Judge], left: Integers, lengths: Sequence[int]) -> Integers:
-    """As :meth:`Judge.rate` for the splits of several nodes, which have so many each."""
-    numbers = [(one.less, one.plus, one.size.edge, one.size.shift) for one in judges]
-    less, plus, edge, shift = np.repeat(np.array(numbers, dtype=np.int64), lengths, axis=0).T
-    place = (left[:, 1] << shift) + plus
-    return np.asarray(np.abs(left[:, 0] - less) * _stack_tables()[edge, place >> _SHIFT])
+def rate_splits(left: Integers, marks: Integers) -> Integers:
+    """How good splits are, by the folded sums of r and h on their left; 0: not at all.
+
+    ``left`` is (nodes, splits), ``marks`` is that of `Judges`.
+    """
+    sums = unfold(left, 2, FOLD_BITS)
+    less, plus, edge, shift = marks.T[:, :, None]
+    place = (sums[:, :, 1] << shift) + plus
+    return np.asarray(np.abs(sums[:, :, 0] - less) * _stack_tables()[edge, place >> _SHIFT])
+
+
+def read_marks(value: object, sender: str, nodes: int) -> Integers:
+    """The marks of `Judges` that another party sent, checked."""
+    marks = expect_array(value, sender=sender, name="judged", holds="integer", shape=(nodes, 4))
+    if (marks[:, 1:] < 0).any() or (marks[:, 1:] > [_PLACES, len(EDGES) - 1, MOST_SHIFT]).any():
+        raise ProtocolError(f"Party {sender!r} sent size classes that there are not.", sender)
+    return marks
+
+
+def pick_best(
+    left: Integers, marks: Integers, usable: Sequence[Array] | None = None
+) -> tuple[Integers, Array]:
+    """How good the best split of each node is, and which it is: the first of equally good ones.
+
+    ``usable`` says of each node which splits it may have, if not all.
+    """
+    if not left.shape[1]:
+        nothing = np.zeros(len(left), dtype=np.int64)
+        return nothing, nothing
+    ratings = rate_splits(left, marks)
+    if usable is not None:
+        ratings = np.where(np.stack(usable), ratings, 0)
+    best = ratings.argmax(axis=1)
+    return np.asarray(ratings[np.arange(len(best)), best]), best

@@ -6,8 +6,8 @@ only; its own columns it sums in the clear. Without any feature holder this is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +15,8 @@ import numpy as np
 from vfsl.channel import Channel
 from vfsl.crypto.fixed import fold, unfold
 from vfsl.estimators.trees.binning import Bins, Histograms
-from vfsl.estimators.trees.hidden_offers import HiddenOffers, Rated
-from vfsl.estimators.trees.judging import Judge, make_judge, rate_splits
-from vfsl.estimators.trees.offers import News, Offer, Offers
+from vfsl.estimators.trees.judging import Judges, make_judges, pick_best
+from vfsl.estimators.trees.offers import BestOffers, News, Offer, Offers, SumOffers
 from vfsl.estimators.trees.protocol import NO_MORE, Growth
 from vfsl.estimators.trees.splits import (
     FOLD_BITS,
@@ -44,6 +43,7 @@ from vfsl.parts import Roles
 from vfsl.values import Array, Integers
 
 _TINY = 1e-10  # a gain below this is rounding
+_THE_BEST = np.zeros(1, dtype=np.int64)  # the handle where one candidate is offered
 
 
 class _Best(NamedTuple):
@@ -67,7 +67,7 @@ class LabelHolder:
     codes: Array
     columns_in_all: int
     seed: int
-    order: Array  # all rows, in the order in which rounding carries errors over
+    order: Array  # which row each of the codes belongs to: rounding carries errors over in it
 
     def __post_init__(self) -> None:
         self.candidates = Candidates.of(self.bins)
@@ -83,7 +83,8 @@ class LabelHolder:
         leaf : integer array of shape (rows, trees)
             In which leaf each row ends, in the bag or not.
         """
-        growing = _GrowingTrees(self, self.channel.within(f"trees {batch}"), goals, first_tree)
+        ordered = [goal.reorder(self.order) for goal in goals]
+        growing = _GrowingTrees(self, self.channel.within(f"trees {batch}"), ordered, first_tree)
         growing.split_all()
         return growing.trees, growing.leaf_of_row()
 
@@ -100,7 +101,6 @@ class _GrowingTrees:
         rows = len(holder.codes)
         self.trees = [Tree() for _ in goals]
         self._partition = Partition(rows, len(goals))
-        self._ordered = Partition(rows, len(goals), holder.order)
         self._offers = holder.offers(self._partition)
         self._depth = {Node(tree, 0): 0 for tree in range(len(goals))}
         self._open: dict[Node, _Best] = {}
@@ -123,10 +123,10 @@ class _GrowingTrees:
         while more:
             here = self._channel.within(f"level {level}")
             self._offers.announce(here, len(wanted), len(sums))
-            if wanted and self._growth.best:
-                self._look_for_best(here, level, sums, wanted)
-            elif wanted:
-                self._look_at_sums(here, level, sums, wanted)
+            if wanted and isinstance(self._offers, BestOffers):
+                self._look_for_best(here, self._offers, wanted)
+            elif wanted and isinstance(self._offers, SumOffers):
+                self._look_at_sums(here, self._offers, level, sums, wanted)
             cuts, dropped = self._split(here, self._choose_nodes())
             wanted = self._find_next(cuts)
             sums = plan_sums(self._partition, cuts, wanted, alone=self._growth.best)
@@ -158,19 +158,19 @@ class _GrowingTrees:
     def leaf_of_row(self) -> Array:
         leaf = np.zeros((len(self.trees), len(self._holder.codes)), dtype=np.int32)
         for node, rows in self._partition.leaves().items():
-            leaf[node.tree][rows] = node.number
+            leaf[node.tree][self._holder.order.take(rows)] = node.number
         return leaf.T
 
     # ---- candidates by their sums ---------------------------------------------------------------
 
     def _look_at_sums(
-        self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
+        self, channel: Channel, offers: SumOffers, level: int, sums: list[Sum], wanted: list[Node]
     ) -> None:
         """The best split of each wanted node, of all that are shown."""
-        self._offers.ask_sums(channel, level, sums, self._values_for)
+        offers.ask_sums(channel, level, sums, self._values_for)
         self._sum_own(sums)
         own = self._own_offers(wanted)
-        others = self._offers.collect(channel, sums, wanted, self._values_for)
+        others = offers.collect(channel, sums, wanted, self._values_for)
         self._judge(wanted, [own, *others])
 
     def _values_for(self, place: int, node: Node) -> Integers:
@@ -237,59 +237,50 @@ class _GrowingTrees:
 
     # ---- the best candidates --------------------------------------------------------------------
 
-    def _look_for_best(
-        self, channel: Channel, level: int, sums: list[Sum], wanted: list[Node]
-    ) -> None:
+    def _look_for_best(self, channel: Channel, offers: BestOffers, wanted: list[Node]) -> None:
         """The best split of each wanted node, judged in small integers."""
         judges = [self._make_judges(wanted, OWN)] * (1 + len(self._others))
         if self._growth.block_dropout > 0:
             judges[1:] = [self._make_judges(wanted, at) for at in range(1, len(judges))]
-        if isinstance(self._offers, HiddenOffers):
-            columns, offset = [self._usable(node) for node in wanted], self._holder.codes.shape[1]
-            others = self._offers.rate(channel, wanted, judges[1:], columns, offset)
-            rated = [self._rate_own(wanted, judges[OWN]), *others]
-        else:
+        columns = [self._usable(node) for node in wanted]
+        others = offers.rate(channel, wanted, judges[1:], columns)
+        own, places = self._rate_own(wanted, judges[OWN], columns)
+        gains = np.stack(
+            [judge.gain(each) for judge, each in zip(judges, [own, *others], strict=True)]
+        )
+        first = gains.argmax(axis=0)  # between parties the first in order wins a tie
+        least = max(self._holder.penalty.least_gain, _TINY)
+        for at, (node, party) in enumerate(zip(wanted, first.tolist(), strict=True)):
+            if gains[party, at] > least:
+                handles = places[at : at + 1] if party == OWN else _THE_BEST
+                self._open[node] = _Best(float(gains[party, at]), party, handles)
 
-            def values(place: int, node: Node) -> Integers:
-                return judges[place][node].folded
+    def _make_judges(self, wanted: list[Node], place: int) -> Judges:
+        """How a party's splits of each node are judged."""
+        rows = [self._partition.rows(node) for node in wanted]
+        each = [
+            self._gradients[node.tree].take(here, axis=1)
+            for node, here in zip(wanted, rows, strict=True)
+        ]
+        if place != OWN:
+            for node, here, pair in zip(wanted, rows, each, strict=True):
+                absent = self._goals[node.tree].absent
+                if absent is not None:
+                    pair *= ~absent[here, place - 1]
+        g, h = np.concatenate(each, axis=1)
+        lengths = np.array([len(here) for here in rows])
+        return make_judges(g, h, lengths, self._holder.penalty, len(self._holder.codes))
 
-            self._offers.ask_sums(channel, level, sums, values)
-            rated = [self._rate_own(wanted, judges[OWN])]
-            shown = self._offers.collect(channel, sums, wanted, values)
-            rated += [_rate(wanted, *each) for each in zip(judges[1:], shown, strict=True)]
-        for at, node in enumerate(wanted):
-            # Between parties the first in order wins a tie.
-            gains = [judges[place][node].gain(each[at][0]) for place, each in enumerate(rated)]
-            party = int(np.argmax(gains))
-            if gains[party] > max(self._holder.penalty.least_gain, _TINY):
-                self._open[node] = _Best(gains[party], party, rated[party][at][1])
-
-    def _make_judges(self, wanted: list[Node], place: int) -> dict[Node, Judge]:
-        """How a party's splits of each node are judged; rounding follows the order of rows."""
-        holder, judges = self._holder, {}
-        folded = np.zeros(len(holder.codes), dtype=np.int64)
-        for node in wanted:
-            ordered = self._ordered.rows(node)
-            g, h = (each.take(ordered) for each in self._gradients[node.tree])
-            absent = self._goals[node.tree].absent
-            if absent is not None and place != OWN:
-                there = ~absent[ordered, place - 1]
-                g, h = g * there, h * there
-            judge = make_judge(g, h, holder.penalty, len(holder.codes))
-            folded[ordered] = judge.folded
-            judges[node] = replace(judge, folded=folded.take(self._partition.rows(node)))
-        return judges
-
-    def _rate_own(self, wanted: list[Node], judges: Mapping[Node, Judge]) -> list[Rated]:
+    def _rate_own(
+        self, wanted: list[Node], judges: Judges, columns: Sequence[Array]
+    ) -> tuple[Integers, Array]:
+        """How good the best of one's own candidates of each node is, and which it is."""
         each = self._holder.candidates
         rows = [self._partition.rows(node) for node in wanted]
-        sums = self._holder.histograms.sums(rows, [judges[node].folded for node in wanted])
-        left = unfold(each.sum_left(sums.reshape(len(wanted), -1)), 2, FOLD_BITS)
-        places = [np.arange(len(each))] * len(wanted)
-        if self._growth.samples_columns:
-            places = [np.flatnonzero(self._usable(node)[each.column]) for node in wanted]
-        offers = [(left[at, chosen], chosen) for at, chosen in enumerate(places)]
-        return _rate(wanted, judges, offers)
+        sums = self._holder.histograms.sums(rows, judges.split())
+        left = each.sum_left(sums.reshape(len(wanted), -1))
+        usable = [chosen[each.column] for chosen in columns]
+        return pick_best(left, judges.marks, usable if self._growth.samples_columns else None)
 
     def _usable(self, node: Node) -> Array:
         """Which columns of all parties a node may use."""
@@ -326,20 +317,19 @@ class _GrowingTrees:
             self._lead_absent(node)
         least = self._growth.least_rows
         dropped = [node for node in nodes if _count_smaller(self._sides[node]) < least]
-        return [self._cut(node) for node in nodes if node not in dropped], dropped
+        split = [node for node in nodes if node not in dropped]
+        cuts = self._partition.split_all(split, [self._sides[node] for node in split])
+        for cut in cuts:
+            self._note_totals(cut)
+            self._depth[cut.left] = self._depth[cut.right] = self._depth[cut.parent] + 1
+            self._note(cut, self._open[cut.parent])
+        return cuts, dropped
 
-    def _cut(self, node: Node) -> Cut:
-        left = np.zeros(len(self._holder.codes), dtype=bool)
-        left[self._partition.rows(node)] = self._sides[node]
-        self._ordered.split(node, left.take(self._ordered.rows(node)))
-        cut = self._partition.split(node, self._sides[node])
+    def _note_totals(self, cut: Cut) -> None:
         small, large = self._partition.smaller_first(cut)
-        folded = self._folded[node.tree].take(self._partition.rows(small)).sum()
+        folded = self._folded[small.tree].take(self._partition.rows(small)).sum()
         self._totals[small] = unfold(folded, 2, FOLD_BITS)
-        self._totals[large] = self._totals[node] - self._totals[small]
-        self._depth[cut.left] = self._depth[cut.right] = self._depth[node] + 1
-        self._note(cut, self._open[node])
-        return cut
+        self._totals[large] = self._totals[cut.parent] - self._totals[small]
 
     def _lead_absent(self, node: Node) -> None:
         """Rows without the owner's block go where the others weigh more, to the left if even."""
@@ -400,20 +390,6 @@ class _GrowingTrees:
             self._open = {}  # a level is split whole; what is left of it stays a leaf
         self._sums = keep_live(self._sums, self._partition, cuts)
         self._offers.forget(cuts)
-
-
-def _rate(wanted: list[Node], judges: Mapping[Node, Judge], offers: Sequence[Offer]) -> list[Rated]:
-    """Of each node how good the best of a party's candidates is, and its handles of those."""
-    lengths = [len(handles) for _, handles in offers]
-    left = np.concatenate([sums for sums, _ in offers])
-    ratings = rate_splits([judges[node] for node in wanted], left, lengths)
-    starts = np.cumsum(lengths) - lengths
-    best, ties = find_best(ratings.astype(np.float64), starts)
-    tied = np.split(ties, starts[1:])
-    return [
-        (max(int(most), 0) if len(handles) else 0, handles[at])
-        for most, at, (_, handles) in zip(best, tied, offers, strict=True)
-    ]
 
 
 def _count_smaller(left: Array) -> int:

@@ -238,7 +238,12 @@ class TreeModel(Estimator):
             raise ConfigError("Scores are explained on shares, which needs a key holder who deals.")
         if self.held_share.state["models"] > 1:
             raise ConfigError("Only one model can be explained, not several trained together.")
-        self.check_offline([p for p in self.shares_ if p not in roles.data_holders], (), "overlap")
+        absent = self.find_offline(roles.data_holders, ())
+        if absent:
+            raise ConfigError(
+                "Scores are explained with all parties of the training; "
+                f"{', '.join(absent)} must be aligned."
+            )
         found = fed.play(
             partial(self.explain_rows, label=self.label_, party=party),
             own={name: {"share": share} for name, share in self.shares_.items()},
@@ -339,7 +344,7 @@ class TreeModel(Estimator):
                 deal_best(channel, roles, rng)
             elif growth.on_shares:
                 deal_sums(channel, roles, rng)
-            else:
+            elif not growth.best:  # without a key where nothing is hidden
                 open_for_label_holder(channel, roles, growth, send_fresh_key(channel, roles))
             return None
         if part is None:
@@ -398,7 +403,7 @@ class TreeModel(Estimator):
         if judges is None:
             return {}
         target = np.asarray(part.target)[judges]
-        alone = self._score_here(Part(part.table, part.rows[judges]), share)
+        alone = self.score_alone(Part(part.table, part.rows[judges]), share)
         return {
             "all": self.measure_quality(share, scores[judges], target),
             "alone": self.measure_quality(share, alone, target),
@@ -450,10 +455,10 @@ class TreeModel(Estimator):
         leaf = scoring.find_leaves(channel, roles, bins, codes, trees)
         return add_leaves(share, trees, leaf)
 
-    def score_alone(self, part: Part, share: ModelShare) -> Array:
-        return self._score_here(Part(part.table, part.rest), share)
+    def check_alone(self, share: ModelShare) -> None:
+        """Every tree can: rows go to the heavier side at the splits of others."""
 
-    def _score_here(self, part: Part, share: ModelShare) -> Array:
+    def score_alone(self, part: Part, share: ModelShare) -> Array:
         """The scores of rows by the label holder alone, without a message."""
         bins, trees = Bins.from_dict(share.state["bins"]), leave_out(trees_of(share), [])
         leaf = scoring.find_own_leaves(bins, bins.transform(part.table.take(part.rows)), trees)

@@ -19,6 +19,7 @@ from vfsl.crypto import PublicKey, SecretKey
 from vfsl.crypto.fixed import unfold
 from vfsl.crypto.words import Words
 from vfsl.errors import ProtocolError
+from vfsl.estimators.trees.judging import Judges
 from vfsl.estimators.trees.protocol import Growth, count_sides
 from vfsl.estimators.trees.shared_sums import PairSums
 from vfsl.estimators.trees.splits import FOLD_BITS, row_bound
@@ -56,23 +57,8 @@ class Offers(ABC):
     def announce(self, channel: Channel, nodes: int, sums: int = 0) -> None:
         """Tell the key holder how many nodes are looked at next, or that there are no more."""
 
-    @abstractmethod
-    def ask_sums(self, channel: Channel, level: int, sums: list[Sum], values: Values) -> None:
-        """Send what feature holders need to sum, if anything: both sides then work at once."""
-
-    @abstractmethod
-    def collect(
-        self,
-        channel: Channel,
-        sums: list[Sum],
-        wanted: list[Node],
-        values: Values,
-    ) -> list[list[Offer]]:
-        """Every feature holder's candidates of the wanted nodes, after :meth:`ask_sums`."""
-
-    @abstractmethod
-    def forget(self, cuts: list[Cut]) -> None:
-        """Drop what is not needed any more once these nodes are split."""
+    def forget(self, cuts: list[Cut]) -> None:  # noqa: B027
+        """Drop what is not needed any more once these nodes are split: here nothing is kept."""
 
     def ask_sides(
         self, channel: Channel, place: int, nodes: list[Node], handles: list[Array]
@@ -142,6 +128,37 @@ class News:
     moved: bool = False
 
 
+class BestOffers(Offers):
+    """Only of the best candidate of each node it is said how good it is; its handle is 0."""
+
+    @abstractmethod
+    def rate(
+        self,
+        channel: Channel,
+        wanted: list[Node],
+        judges: Sequence[Judges],
+        columns: Sequence[Array],
+    ) -> list[Integers]:
+        """How good every feature holder's best candidate of each node is.
+
+        ``judges`` are for each of them; ``columns`` are those of all parties that a node may use.
+        """
+
+
+class SumOffers(Offers):
+    """The sums of candidates are shown."""
+
+    @abstractmethod
+    def ask_sums(self, channel: Channel, level: int, sums: list[Sum], values: Values) -> None:
+        """Send what feature holders need to sum, if anything: both sides then work at once."""
+
+    @abstractmethod
+    def collect(
+        self, channel: Channel, sums: list[Sum], wanted: list[Node], values: Values
+    ) -> list[list[Offer]]:
+        """Every feature holder's candidates of the wanted nodes, after :meth:`ask_sums`."""
+
+
 def offer_nothing(wanted: Sequence[Node]) -> list[Offer]:
     """The offers of a party without columns."""
     return [(np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64))] * len(wanted)
@@ -150,7 +167,7 @@ def offer_nothing(wanted: Sequence[Node]) -> list[Offer]:
 # ---- of encrypted (g, h) -------------------------------------------------------------------------
 
 
-class EncryptedOffers(Offers):
+class EncryptedOffers(SumOffers):
     """The label holder encrypts (g, h); the key holder, or itself, opens masked sums."""
 
     def __init__(
@@ -173,11 +190,7 @@ class EncryptedOffers(Offers):
             channel.send(self._roles.key_holder, "nodes", nodes)
 
     def collect(
-        self,
-        channel: Channel,
-        sums: list[Sum],
-        wanted: list[Node],
-        values: Values,
+        self, channel: Channel, sums: list[Sum], wanted: list[Node], values: Values
     ) -> list[list[Offer]]:
         return [
             self._read_offers_of(party, channel, wanted)
@@ -185,9 +198,6 @@ class EncryptedOffers(Offers):
             else offer_nothing(wanted)
             for party in self._roles.feature_holders
         ]
-
-    def forget(self, cuts: list[Cut]) -> None:
-        pass
 
     def ask_sums(self, channel: Channel, level: int, sums: list[Sum], values: Values) -> None:
         if level and not self._growth.sends_each_level:
@@ -258,7 +268,7 @@ def _read_list(value: Any, sender: str, count: int) -> list[Any]:
 # ---- in shares -----------------------------------------------------------------------------------
 
 
-class SharedOffers(Offers):
+class SharedOffers(SumOffers):
     """Every feature holder's sums are shared with the label holder, who sees candidates of them."""
 
     def __init__(self, partition: Partition, *, roles: Roles, pairs: Sequence[PairSums]) -> None:
@@ -277,27 +287,18 @@ class SharedOffers(Offers):
         pass  # its own words of the sums are half of the work
 
     def collect(
-        self,
-        channel: Channel,
-        sums: list[Sum],
-        wanted: list[Node],
-        values: Values,
+        self, channel: Channel, sums: list[Sum], wanted: list[Node], values: Values
     ) -> list[list[Offer]]:
-        rows = {one.node: self._partition.rows(one.node) for one in sums}
-        return [
-            self._collect_of(
-                pair,
-                kept,
-                sums,
-                wanted,
-                partial(spread_values, pair.rows, rows, partial(values, place)),
-            )
-            if pair.columns
-            else offer_nothing(wanted)
-            for place, (pair, kept) in enumerate(
-                zip(self._pairs, self._words, strict=True), start=1
-            )
-        ]
+        nodes = [one.node for one in sums]
+        rows, found = [self._partition.rows(node) for node in nodes], []
+        for place, (pair, kept) in enumerate(zip(self._pairs, self._words, strict=True), start=1):
+            if not pair.columns:
+                found.append(offer_nothing(wanted))
+                continue
+            folded = [values(place, node) for node in nodes]
+            spread = partial(spread_values, pair.rows, rows, folded)
+            found.append(self._collect_of(pair, kept, sums, wanted, spread))
+        return found
 
     def _collect_of(
         self,
@@ -318,11 +319,14 @@ class SharedOffers(Offers):
 
 
 def spread_values(
-    rows: int, rows_of: Mapping[Node, Array], values: Callable[[Node], Integers], some: slice
+    rows: int, rows_of: Sequence[Array], values: Sequence[Integers], some: slice
 ) -> Integers:
-    """(g, h) of the rows of some nodes and zeros elsewhere, (rows, 2 · nodes)."""
-    chosen = list(rows_of.items())[some]
+    """Two numbers for the rows of some nodes and zeros elsewhere, (rows, 2 · nodes).
+
+    ``values`` has them folded.
+    """
+    chosen = list(zip(rows_of[some], values[some], strict=True))
     plain = np.zeros((rows, 2 * len(chosen)), dtype=np.int64)
-    for at, (node, here) in enumerate(chosen):
-        plain[here, 2 * at : 2 * at + 2] = unfold(values(node), 2, FOLD_BITS)
+    for at, (here, folded) in enumerate(chosen):
+        plain[here, 2 * at : 2 * at + 2] = unfold(folded, 2, FOLD_BITS)
     return plain

@@ -47,6 +47,11 @@ DISCLOSURES: Disclosures = {
         np.ndarray,
         "in which of 18 size classes the weight of each node lies, and of 10 its largest row",
     ),
+    "order": Disclosure(np.ndarray, "plain only: all rows in the order of the sender's ids"),
+    "judged": Disclosure(
+        dict, "plain only: small integers of (g, h) of the rows of the nodes that are looked at"
+    ),
+    "best": Disclosure(np.ndarray, "how good the sender's best candidate of each node is"),
     "won": Disclosure(int, "how many nodes one feature holder's candidates split"),
     "next": Disclosure(dict, "which nodes are looked at next, and which stay leaves"),
     "sides": Disclosure(np.ndarray, "to which side of the sender's splits the rows of a node go"),
@@ -127,7 +132,7 @@ class Growth:
     @property
     def sends_each_level(self) -> bool:
         """Whether what is summed is encrypted anew at each level, for the rows of its nodes."""
-        return self.packing == "node" or self.best
+        return self.packing == "node"
 
     def secret_holder(self, roles: Roles) -> str:
         """Who holds the secret key."""

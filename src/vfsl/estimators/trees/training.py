@@ -28,6 +28,7 @@ from vfsl.estimators.trees.hidden_holder import grow_hidden
 from vfsl.estimators.trees.hidden_offers import HiddenOffers
 from vfsl.estimators.trees.label_holder import LabelHolder
 from vfsl.estimators.trees.offers import EncryptedOffers, Offers, SharedOffers
+from vfsl.estimators.trees.plain_best import PlainOffers, receive_order
 from vfsl.estimators.trees.protocol import (
     MOST_COLUMNS,
     MOST_ROUNDS,
@@ -307,6 +308,8 @@ def train_feature_holder(
         best = PairBest.begin(sessions[channel.me], codes=codes, candidates=candidates)
     elif growth.on_shares:
         pair = PairSums.begin(sessions[channel.me], codes=codes, candidates=candidates)
+    elif growth.best:
+        channel.send(leader, "columns", np.array([codes.shape[1], bins.width], dtype=np.int64))
     else:
         secret_holder = growth.secret_holder(roles)
         public = channel.receive(secret_holder, "public key")
@@ -323,6 +326,8 @@ def train_feature_holder(
     for party in roles.data_holders:
         if party == leader or (party != channel.me and not growth.hides):
             release_binned(channel, party, codes, bins.width)
+    if growth.best and not growth.hides:
+        codes = codes[receive_order(channel, leader, len(codes))]
     holder = FeatureHolder(channel, roles, key, growth, bins, codes, offset, in_all, seed, pair)
     rounds = [kept.load(f"round-{number}") for number in range(done)]
     while trees := receive_count(channel, leader, "trees", 0, MOST_TREES):
@@ -363,8 +368,10 @@ def train_label_holder(
     in an order that does not depend on how they came.
     """
     others = roles.feature_holders
+    if not growth.best:
+        order = np.arange(len(codes))
     columns_of, offers, third = _begin_offers(
-        channel, roles, growth, len(codes), strategy, sessions
+        channel, roles, growth, codes, strategy, sessions, order
     )
     finished = [receive_count(channel, party, "finished", 0, MOST_ROUNDS) for party in others]
     done = min([count_finished(kept), *finished])
@@ -377,9 +384,11 @@ def train_label_holder(
             release_binned(channel, party, codes, bins.width)
         setup = {"offset": offset, "columns": columns, "seed": seed, "finished": done}
         channel.send(party, "setup", setup | {"trees": ensemble.trees_grown})
+        if growth.best and not growth.hides:
+            channel.send(party, "order", order)
         offset += columns_of[party]
     holder = LabelHolder(
-        channel, roles, offers, growth, strategy.penalty, bins, codes, columns, seed, order
+        channel, roles, offers, growth, strategy.penalty, bins, codes[order], columns, seed, order
     )
     told = (*others, *third)
     while ensemble.stop_reason is None:
@@ -454,18 +463,21 @@ def _begin_offers(
     channel: Channel,
     roles: Roles,
     growth: Growth,
-    rows: int,
+    codes: Array,
     strategy: Strategy,
     sessions: Mapping[str, Session],
+    order: Array,
 ) -> tuple[dict[str, int], _MakeOffers, tuple[str, ...]]:
     """How many columns others have, how their sums will come, and the third party that helps."""
+    rows = len(codes)
     if growth.hides:
         planned = 2 * strategy.trees_planned * growth.count_sums(rows)
         best = {
             party: PairBest.begin(session, rows=rows, plain_columns=planned)
             for party, session in sessions.items()
         }
-        hidden = partial(HiddenOffers, roles=roles, pairs=best)
+        offset = codes.shape[1]
+        hidden = partial(HiddenOffers, roles=roles, pairs=best, order=order, offset=offset)
         third = (roles.key_holder,) if best else ()
         return {party: one.columns for party, one in best.items()}, hidden, third
     if growth.on_shares and roles.feature_holders:
@@ -478,6 +490,9 @@ def _begin_offers(
         return {party: pair.columns for party, pair in pairs.items()}, shared, (roles.key_holder,)
     if growth.on_shares:
         return {}, partial(SharedOffers, roles=roles, pairs=[]), ()
+    if growth.best:
+        columns = {party: _receive_size(channel, party)[0] for party in roles.feature_holders}
+        return columns, partial(PlainOffers, roles=roles, columns=columns), ()
     key, secret = _agree_on_keys(channel, roles, growth)
     sizes = {party: _receive_size(channel, party) for party in roles.feature_holders}
     encrypted = partial(

@@ -95,6 +95,12 @@ class Goal:
             return values
         return np.asarray(values * ~self.absent[rows, place - 1 : place])
 
+    def reorder(self, order: Array) -> Goal:
+        """The same for rows in another order."""
+        absent = None if self.absent is None else self.absent[order]
+        first, second = self.first[order], self.second[order]
+        return Goal(self.values[order], self.scale, first, second, self.output, absent)
+
 
 class Node(NamedTuple):
     """A node of one of the trees that grow together."""
@@ -112,14 +118,10 @@ class Cut(NamedTuple):
 
 
 class Partition:
-    """The rows of every open node of every tree, all rows, in a bag or not; they rise.
+    """The rows of every open node of every tree, all rows, in a bag or not; they rise."""
 
-    With an ``order`` of all rows, those of every node follow that.
-    """
-
-    def __init__(self, rows: int, trees: int, order: Array | None = None) -> None:
-        everyone = np.arange(rows) if order is None else order
-        everyone = everyone.astype(np.int32 if rows < 1 << 31 else np.int64)
+    def __init__(self, rows: int, trees: int) -> None:
+        everyone = np.arange(rows, dtype=np.int32 if rows < 1 << 31 else np.int64)
         self._rows = {Node(tree, 0): everyone for tree in range(trees)}
         self._used = [1] * trees
 
@@ -128,12 +130,27 @@ class Partition:
 
     def split(self, node: Node, left: Array) -> Cut:
         """Send some of a node's rows to the left, given as a boolean for each of them."""
-        rows = self._rows.pop(node)
-        first = self._used[node.tree]
-        self._used[node.tree] += 2
-        cut = Cut(node, Node(node.tree, first), Node(node.tree, first + 1))
-        self._rows[cut.left], self._rows[cut.right] = rows.compress(left), rows.compress(~left)
-        return cut
+        return self.split_all([node], [left])[0]
+
+    def split_all(self, nodes: Sequence[Node], sides: Sequence[Array]) -> list[Cut]:
+        """As :meth:`split` for several nodes, in their order."""
+        if not nodes:
+            return []
+        left = np.concatenate(sides)
+        rows = np.concatenate([self._rows.pop(node) for node in nodes])
+        on_left, on_right = rows.compress(left), rows.compress(~left)
+        cuts, end, other_end = [], 0, 0
+        for node, side in zip(nodes, sides, strict=True):
+            start, other_start = end, other_end
+            end += int(np.count_nonzero(side))
+            other_end += len(side) - (end - start)
+            first = self._used[node.tree]
+            self._used[node.tree] += 2
+            cut = Cut(node, Node(node.tree, first), Node(node.tree, first + 1))
+            self._rows[cut.left] = on_left[start:end]
+            self._rows[cut.right] = on_right[other_start:other_end]
+            cuts.append(cut)
+        return cuts
 
     def smaller_first(self, cut: Cut) -> tuple[Node, Node]:
         """The children of a split, the one with fewer rows first; the left one if they are even."""
