@@ -37,7 +37,7 @@ _NOTES = (
     f"{OVERLAP:.0%} of the rows are common. Quality: AUC of test rows, in points of 100.",
     "Labels: AUC of the feature holder's guesses, from all that it was sent about single rows.",
     "Columns: R² of the label holder's guesses of the other's columns (of a category: whether it "
-    "is the commonest one), less that from its own columns; the mean of all columns and the largest.",
+    "is the commonest one), less that of its own columns; the mean of all and the largest.",
 )
 
 
