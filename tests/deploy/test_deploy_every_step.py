@@ -25,8 +25,8 @@ ALLOW = """
 submitters = ["C"]
 steps = ["align", "train", "pu", "complete", "evaluate"]
 disclosures = ["training scores", "repeated predictions", "tree partitions", "associations",
-  "row differences", "row confidence", "training labels", "evidence", "noisy evidence", "strangers",
-  "row lists",
+  "row differences", "row confidence", "training labels", "evidence",
+  "noisy evidence", "strangers", "row lists",
   "cross-gram", "gradients", "rare labels", "embeddings"]
 outputs = ["predictions", "reliable positives", "completed columns"]
 [limits]

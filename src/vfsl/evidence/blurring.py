@@ -51,7 +51,7 @@ class Blurring:
         return replace(self, key=f"{draw_private_seed(rng):064x}")
 
     def mechanism(self, models: int) -> GaussianNoise:
-        """What it does to a row: its own scores lie within the limit, so differ by twice it."""
+        """What it does to a row, whose own scores differ by at most twice the limit."""
         return GaussianNoise(self.noise, 2 * LIMIT * math.sqrt(models))
 
     def describe(self, classes: int) -> str:
