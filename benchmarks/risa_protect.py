@@ -47,7 +47,7 @@ class ProtectCase:
 
     task: Task
     seed: int
-    protect: Literal[labels, both, none]
+    protect: Literal["labels", "both", "none"]
 
 
 def run(quick: bool, say: Say) -> Outcome:

@@ -8,8 +8,8 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import vfsl
 from vfsl.align import RowPlan, RowShare
-from vfsl.channel import wire
 from vfsl.audit.evidence import gradients_seen_by, read_labels, seen_evidence
+from vfsl.channel import wire
 from vfsl.evidence.rows import UNKNOWN
 from vfsl.federation import Federation
 
