@@ -28,7 +28,8 @@ from vfsl.federation import Federation
 from vfsl.values import Array, Floats
 
 EDITION = 1
-LEVELS = ("none", "labels", "both")
+Level = Literal["none", "labels", "both"]
+LEVELS: tuple[Level, ...] = ("none", "labels", "both")
 OVERLAP = 0.1
 TASKS = (Task("census", 10_000, 5_000, epochs=8), Task("criteo", 6_400, 1_600, epochs=6))
 SEEDS = (5, 6, 7)  # smaller ones were used while the method was developed
@@ -47,7 +48,7 @@ class ProtectCase:
 
     task: Task
     seed: int
-    protect: Literal["labels", "both", "none"]
+    protect: Level
 
 
 def run(quick: bool, say: Say) -> Outcome:
