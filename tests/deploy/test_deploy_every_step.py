@@ -69,7 +69,7 @@ RISA = "epochs = 2\nself_steps = 5\nhidden = [4]"
 OPEN = f'{RISA}\naccept = ["label-disclosure"]\nprotect = "none"'
 JOBS = {
     "align": "",
-    "count": '[[steps]]\ndo = "count"\nparties = ["B", "C"]\nhide_sizes = true\n',
+    "count": '[[steps]]\ndo = "count"\nparties = ["B", "C"]\n',
     "logistic": train("logistic"),
     "logistic in rounds": train("logistic", 'protocol = "rounds"\nrefine = 1'),
     "shared weights": train("logistic", 'weights = "shared"'),
