@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,7 +28,8 @@ from vfsl.federation import Federation
 from vfsl.values import Array, Floats
 
 EDITION = 1
-LEVELS = ("none", "labels", "both")
+Level = Literal["none", "labels", "both"]
+LEVELS: tuple[Level, ...] = ("none", "labels", "both")
 OVERLAP = 0.1
 TASKS = (Task("census", 10_000, 5_000, epochs=8), Task("criteo", 6_400, 1_600, epochs=6))
 SEEDS = (5, 6, 7)  # smaller ones were used while the method was developed
@@ -37,7 +38,7 @@ _NOTES = (
     f"{OVERLAP:.0%} of the rows are common. Quality: AUC of test rows, in points of 100.",
     "Labels: AUC of the feature holder's guesses, from all that it was sent about single rows.",
     "Columns: R² of the label holder's guesses of the other's columns (of a category: whether it "
-    "is the commonest one), less that of its own columns; the mean of all and the largest.",
+    "is the commonest one), less that from its own columns; the mean and the largest of all.",
 )
 
 
@@ -47,7 +48,7 @@ class ProtectCase:
 
     task: Task
     seed: int
-    protect: str
+    protect: Level
 
 
 def run(quick: bool, say: Say) -> Outcome:
@@ -72,7 +73,7 @@ def run(quick: bool, say: Say) -> Outcome:
 def protect_cell(case: ProtectCase) -> dict[str, Any]:
     """Train at one level, judge it on test rows, and attack it from both sides."""
     fed, truth, test = make_federation(case.task, case.seed)
-    common = len(fed.plan.shares["A"].overlap)
+    common = len(fed.sites["A"].rows().overlap)
     risa = RISA(protect=case.protect, epochs=case.task.epochs, batch_size=case.task.batch_size)
     risa.fit(fed, ("A", "label"))
     views = {"A": label_holders_view(fed, risa, common), "B": feature_holders_view(fed, common)}
@@ -168,7 +169,7 @@ def read_columns(table: PartyTable) -> Floats:
         else np.asarray(frame[name].astype("category").cat.codes, dtype=float)
         for name in table.features
     ]
-    return np.nan_to_num(np.column_stack(parts), nan=-1.0)
+    return np.asarray(np.nan_to_num(np.column_stack(parts), nan=-1.0), dtype=np.float64)
 
 
 def columns_to_guess(table: PartyTable) -> Floats:

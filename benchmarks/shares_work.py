@@ -261,7 +261,7 @@ def join_weights(model: LinearRegression | LogisticRegression, data: Split) -> F
     if "pieces" in model.held_share.state:
         weights = {party: np.ravel(one) for party, one in _add_pieces(model).items()}
     else:
-        weights = {party: np.ravel(one) for party, one in model.coef_.items()}
+        weights = {party: np.ravel(one) for party, one in model.weights_.items()}
     holder = data.label[0]
     columns = [weights[p][:-1] if p == holder else weights[p] for p in data.train]
     return np.concatenate([*columns, weights[holder][-1:]])

@@ -279,7 +279,7 @@ _BEFORE = (
 )
 _NOTES = (
     f"Depth {DEPTH}, {BINS} bins, learning rates 0.3 (XGB, xgboost) and 0.1 (LGB, lightgbm), "
-    "nodes of at least ten rows (lightgbm too; xgboost knows no such limit). Rows are aligned "
+    "sides of at least one row (lightgbm too; xgboost knows no such limit). Rows are aligned "
     "beforehand; the test fifth is chosen by RandomState(42), in quality by the number of the "
     "split.",
     "MB is what left all parties, the dealer included; once is what left before the first tree, "

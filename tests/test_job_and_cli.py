@@ -139,7 +139,7 @@ BAD_JOBS = {
     "unknown model": (
         '"linear"',
         '"cubic"',
-        "'lgb', 'risa'. Got 'cubic'",
+        "'scorecard', 'risa'. Got 'cubic'",
     ),
     "text for a number": ("seed = 3", 'seed = "3"', "run.seed must be integer. Got '3' instead"),
     "negative rounds": (

@@ -26,6 +26,7 @@ SECTIONS = {
         "vfsl.evidence:RISA",
         "vfsl.estimators:Association",
     ],
+    "Choosing": ["vfsl.model_selection:GridSearch", "vfsl.model_selection:Rule"],
     "Reliable positives": ["vfsl.pu:VFPU", "vfsl.pu:BagLogistic"],
     "Completion": ["vfsl.completion.fedpsg:FedPSG", "vfsl.completion.vfpum:VFPUM"],
     "Generators and imputers": [

@@ -16,6 +16,7 @@ def test_public_names():
         "datasets",
         "estimators",
         "evidence",
+        "model_selection",
         "pu",
         "read_table",
         "report",

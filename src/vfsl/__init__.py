@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vfsl import completion, data, datasets, estimators, evidence, pu, report
+    from vfsl import (
+        completion,
+        data,
+        datasets,
+        estimators,
+        evidence,
+        model_selection,
+        pu,
+        report,
+    )
     from vfsl.bar import show_progress
     from vfsl.completion.fedpsg import FedPSG
     from vfsl.data import read_table
@@ -15,7 +24,16 @@ if TYPE_CHECKING:
     from vfsl.pu import VFPU
 
 # Loaded on first use, so that worker processes, which need none of it, start fast and small.
-_MODULES = ("completion", "data", "datasets", "estimators", "evidence", "pu", "report")
+_MODULES = (
+    "completion",
+    "data",
+    "datasets",
+    "estimators",
+    "evidence",
+    "model_selection",
+    "pu",
+    "report",
+)
 _NAMES = {
     "Federation": "vfsl.federation",
     "FedPSG": "vfsl.completion.fedpsg",
@@ -37,6 +55,7 @@ __all__ = [
     "datasets",
     "estimators",
     "evidence",
+    "model_selection",
     "pu",
     "read_table",
     "report",

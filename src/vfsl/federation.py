@@ -7,9 +7,10 @@ arranges them. What one party must not see never passes through another party's 
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -65,6 +66,7 @@ def simulate(
     key_holder: str = "K",
     on_event: OnEvent | None = None,
     private: Mapping[str, PrivateSeed] | None = None,
+    keep_views: bool = False,
 ) -> Federation:
     """A federation of tables, every party on this machine, by the code that organisations run.
 
@@ -95,6 +97,8 @@ def simulate(
         Told of progress; ``vfsl.show_progress()`` shows it in a notebook or a terminal.
     private : mapping of party to PrivateSeed, optional
         Private seeds that the parties of a deployment kept, to repeat its run together.
+    keep_views : bool
+        Keep what each party sees of every step, for `vfsl.audit.audit_federation`.
 
     Returns
     -------
@@ -132,7 +136,18 @@ def simulate(
         key_holder=key_holder,
         on_event=on_event,
         private=private,
+        keep_views=keep_views,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """One step as an audit looks at it: what each party saw, and which rows it was about."""
+
+    transcript: Transcript
+    standing: Mapping[str, Standing]  # after the step
+    tables: Mapping[str, PartyTable]
+    records: tuple[StepRecord, ...]
 
 
 class Federation:
@@ -173,6 +188,7 @@ class Federation:
         self._in_this_process = CHANNELS.find(on).shares_memory
         self.terms = Terms(tuple(tables), key_holder, scheme, security, seed)
         self._transcripts = [Transcript()]  # of the last step, in all choices of rows
+        self.scenes: list[Scene] = []  # of all steps, where views are kept
         self._on = on
         self._listener = None if on_event is None else Watch(on_event)
         self._keep_views = keep_views
@@ -276,7 +292,11 @@ class Federation:
             standing.drawn |= drawn  # the larger count of each purpose
             site.standing, site.outcomes = standing, outcomes
         together = merge_outcomes({party: outcomes for party, (*_, outcomes) in played.items()})
-        self._steps += make_records([self._with_cautions(one) for one in together], transcript)
+        records = make_records([self._with_cautions(one) for one in together], transcript)
+        self._steps += records
+        if self._keep_views:
+            standing = {party: copy(site.standing) for party, site in self.sites.items()}
+            self.scenes.append(Scene(transcript, standing, self.tables, tuple(records)))
         return {party: result for party, (result, *_) in played.items()}
 
     def align(
@@ -463,6 +483,32 @@ class Federation:
             for party, site in self.sites.items()
         }
         other.plan = plan
+        return other
+
+    def apart(self, *, quiet: bool = False) -> Federation:
+        """A federation with the same rows whose steps stand in a record of their own.
+
+        Its parties go on with private draws of their own, so that several can run at the same
+        time. `adopt` takes their steps over.
+
+        Parameters
+        ----------
+        quiet : bool
+            Nobody hears how far it is, so that a worker process can have it.
+        """
+        other = copy(self)
+        other._steps, other._transcripts = [], []  # a transcript has a lock, which no process gets
+        other._listener = None if quiet else self._listener
+        other.sites = {
+            party: replace(
+                site,
+                private=site.draw_seed(),
+                standing=replace(site.standing, drawn=Counter()),
+                outcomes=[],
+                on_event=None if quiet else site.on_event,
+            )
+            for party, site in self.sites.items()
+        }
         return other
 
     def keeping(

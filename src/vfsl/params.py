@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from vfsl.errors import ConfigError
 
@@ -124,6 +124,53 @@ def settings_of(method: Any) -> dict[str, Any]:
 def value_now(one: Param, value: Any) -> Any:
     """A parameter's value by the name that it has now."""
     return (one.formerly or {}).get(value, value) if isinstance(value, str) else value
+
+
+class Settable:
+    """What is made of named settings, as scikit-learn's `clone` and searches expect it."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What the constructor was given, by name; ``base__l2`` is ``l2`` of ``base``.
+
+        Parameters
+        ----------
+        deep : bool
+            Whether the settings of settings are there as well.
+        """
+        found: dict[str, Any] = {}
+        for one in dataclasses.fields(self):  # type: ignore[arg-type]
+            if one.init:
+                found[one.name] = value = getattr(self, one.name)
+                if deep and isinstance(value, Settable):
+                    found |= {f"{one.name}__{name}": v for name, v in value.get_params().items()}
+        return found
+
+    def set_params(self, **settings: Any) -> Self:
+        """Change settings by name, those of settings as ``base__l2``; returns itself.
+
+        The next fit goes by them. Settings are checked there.
+        """
+        nested: dict[str, dict[str, Any]] = {}
+        known = self.get_params(deep=False)
+        for name, value in settings.items():
+            first, _, rest = name.partition("__")
+            if first not in known or (rest and not isinstance(known[first], Settable)):
+                close = difflib.get_close_matches(name, known, n=1)
+                raise ConfigError(
+                    f"{type(self).__name__} has no parameter {name!r}"
+                    + (
+                        f"; did you mean {close[0]!r}?"
+                        if close
+                        else f"; it has {', '.join(known)}."
+                    )
+                )
+            if rest:
+                nested.setdefault(first, {})[rest] = value
+            else:
+                setattr(self, first, value)
+        for name, inner in nested.items():
+            getattr(self, name).set_params(**inner)
+        return self
 
 
 def documented(method: Method) -> Method:

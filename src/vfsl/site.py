@@ -271,6 +271,11 @@ class Site:
         again = self.standing.drawn[purpose]
         return self.private.rng(purpose if again == 1 else f"{purpose} {again}")
 
+    def draw_seed(self) -> PrivateSeed:
+        """The start of further private draws, none of which is one of this site's own."""
+        words = self.private_rng("seed").integers(0, 1 << 32, len(self.private.words))
+        return replace(self.private, words=tuple(words.tolist()))
+
     def checkpoints(self, name: str, *facts: Any) -> Checkpoints:
         """Where this party keeps finished work of a step, bound to facts and to its row plan."""
         if self.folder is None or self.table is None:

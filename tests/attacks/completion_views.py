@@ -4,7 +4,6 @@ import threading
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 import vfsl
 from vfsl.crypto.session import Exchange
@@ -113,27 +112,3 @@ class Words:
                     words = unpack(content, width, (rows, count))
                     found.append(to_signed(words, width).astype(float))
         return np.hstack(found)
-
-
-def solve_for_bits(matrix, sums, seconds=20.0):
-    """The bits u whose sums matrixᵀu come closest to these, by mixed-integer programming; or None.
-
-    Minimises the sum of absolute differences, so that rounding of fixed-point numbers is no trap.
-    """
-    rows, equations = matrix.shape
-    scale = np.abs(matrix).sum(axis=0)
-    slack = np.eye(equations)
-    constraint = LinearConstraint(
-        np.hstack([(matrix / scale).T, slack, -slack]), sums / scale, sums / scale
-    )
-    found = milp(
-        np.concatenate([np.zeros(rows), np.ones(2 * equations)]),
-        constraints=constraint,
-        integrality=np.concatenate([np.ones(rows), np.zeros(2 * equations)]),
-        bounds=Bounds(
-            np.zeros(rows + 2 * equations),
-            np.concatenate([np.ones(rows), np.full(2 * equations, np.inf)]),
-        ),
-        options={"time_limit": seconds, "mip_rel_gap": 0.0},
-    )
-    return None if found.x is None else np.rint(found.x[:rows]).astype(int)

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import RidgeCV
-from sklearn.metrics import r2_score
 
 from vfsl.align import RowPlan, RowShare
 from vfsl.channel import wire
@@ -155,38 +153,3 @@ def marked_sums(seen, folds, positives):
 
 
 # ---- from scores to columns ----------------------------------------------------------------------
-
-
-def recover_columns(views, truth, aux, rng, own):
-    """R² of each of the other's columns on rows that the attacker does not know, at least 0.
-
-    ``views`` is a list of arrays (rows, views). The attacker knows ``aux`` rows and regresses their
-    columns on its views, on their main directions (how many: what does best on the known rows, one
-    left out at a time), and on its own columns. The best of all these for each column counts, which
-    is more than an attacker can know.
-    """
-    known = rng.permutation(len(truth))[:aux]
-    rest = np.setdiff1d(np.arange(len(truth)), known)
-    found = [np.zeros(truth.shape[1]), _fit_best([own], truth, known, rest)]
-    for block in views:
-        left, size, _ = np.linalg.svd(block - block.mean(axis=0), full_matrices=False)
-        counts = range(1, int((size > 1e-6 * size[0]).sum()) + 1)
-        alone = [left[:, :count] for count in counts]
-        found.append(_fit_best(alone, truth, known, rest))
-        found.append(_fit_best(alone[-1:], truth, known, rest))
-        found.append(_fit_best([np.hstack([one, own]) for one in alone], truth, known, rest))
-    return np.max(found, axis=0)
-
-
-def _fit_best(designs, truth, known, rest):
-    """R² on the rest of the design that predicts each left-out known row best."""
-    best = np.full(truth.shape[1], -np.inf)
-    guess = np.zeros((len(rest), truth.shape[1]))
-    for given in designs:
-        given = given / np.maximum(given.std(axis=0), 1e-12)
-        model = RidgeCV(alphas=np.logspace(-8, 3, 12), alpha_per_target=True)
-        model.fit(given[known], truth[known])
-        better = model.best_score_ > best
-        best = np.where(better, model.best_score_, best)
-        guess[:, better] = model.predict(given[rest])[:, better]
-    return np.array(r2_score(truth[rest], guess, multioutput="raw_values"))

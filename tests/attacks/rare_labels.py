@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from tests.attacks.label_solvers import read_out, solve_labels
+from vfsl.audit.solvers import read_out, solve_labels
 
 KINDS = ("gaussian", "mixed", "one-hot")
 SIZES = ((200, 5), (200, 20), (600, 20), (1000, 60), (2000, 60))

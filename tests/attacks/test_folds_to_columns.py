@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tests.attacks.completion_views import Opened, Words, federation, people, solve_for_bits
+from tests.attacks.completion_views import Opened, Words, federation, people
+from vfsl.audit.solvers import solve_for_bits
 from vfsl.channel import run_together
 from vfsl.completion.bases import RidgeBase, make_pair, prepare_given
 from vfsl.completion.fedpsg import FedPSG

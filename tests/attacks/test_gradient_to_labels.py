@@ -8,7 +8,6 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from tests.attacks.label_solvers import meet_in_the_middle, read_out, solve_labels
 from tests.attacks.linear_views import (
     LABEL,
     exact_sums,
@@ -20,6 +19,7 @@ from tests.attacks.linear_views import (
 )
 from tests.attacks.rare_labels import KINDS, make_columns, measure
 from tests.estimators.linear_cases import LinearInRounds, LogisticInRounds
+from vfsl.audit.solvers import meet_in_the_middle, read_out, solve_labels
 from vfsl.errors import DataError
 from vfsl.estimators.privacy import RARE_ROWS_PER_COLUMN
 from vfsl.pu import VFPU

@@ -8,6 +8,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import vfsl
 from vfsl.align import RowPlan, RowShare
+from vfsl.audit.evidence import gradients_seen_by, read_labels, seen_evidence
 from vfsl.channel import wire
 from vfsl.evidence.rows import UNKNOWN
 from vfsl.federation import Federation
@@ -15,47 +16,6 @@ from vfsl.federation import Federation
 torch = pytest.importorskip("torch")
 
 COMMON = 80
-
-
-def read_labels(batches, rows):
-    """A guess at the label of each of a party's rows, from the gradients it was sent; or UNKNOWN.
-
-    The loss of a row falls only when evidence for its own label grows, so the label is the class
-    with the most negative gradient. Over several passes the gradients of a row add up.
-
-    A batch has the party's own row numbers and the gradient for them; a further line of the
-    gradient is that of the mean row and is ignored.
-    """
-    totals = None
-    seen = np.zeros(rows, dtype=bool)
-    for numbers, gradient in batches:
-        given = np.asarray(gradient, dtype=np.float64)[: len(numbers)]
-        if totals is None:
-            totals = np.zeros((rows, given.shape[1]))
-        # Each gradient counts as a vote, however small: sure rows have tiny ones.
-        size = np.abs(given).max(axis=1, keepdims=True)
-        np.add.at(totals, numbers, given / np.where(size > 0, size, 1.0))
-        seen[numbers] = True
-    if totals is None:
-        return np.full(rows, UNKNOWN, dtype=np.int64)
-    return np.where(seen, totals.argmin(axis=1), UNKNOWN).astype(np.int64)
-
-
-def gradients_seen_by(party, transcript):
-    """Row numbers and gradients that a party was sent in evidential training.
-
-    The transcript must have kept views.
-    """
-    found, batches = [], []
-    for sight in transcript.sights:
-        if sight.receiver != party:
-            continue
-        name, value = wire.decode(sight.body)
-        if name.endswith("/rows"):
-            batches = np.split(value["rows"], value["ends"][:-1])
-        elif name.endswith("/gradient of evidence"):
-            found.append((batches.pop(0), value))
-    return found
 
 
 def test_the_label_is_where_the_gradient_is_most_negative():
@@ -85,25 +45,10 @@ def trained(variant="plus", classes=2, protect="none", change=lambda label: labe
     return risa.fit(fed, ("A", "y")), fed, label[:COMMON]
 
 
-def seen_evidence(risa, transcript):
-    """The label holder's view of each of B's rows: what a head said, or evidence in the mean."""
-    heard = risa.shares_["A"].scores
-    if heard is not None:
-        return dict(enumerate(heard))
-    waiting, sums = [], {}
-    for sight in transcript.sights:
-        name, value = wire.decode(sight.body)
-        if sight.receiver == "B" and name.endswith("/rows"):
-            waiting = list(np.split(value["rows"], value["ends"][:-1]))
-        elif sight.receiver == "A" and name.endswith("/evidence"):
-            for row, line in zip(waiting.pop(0), np.log1p(value), strict=False):
-                sums.setdefault(int(row), []).append(line)
-    return {row: np.mean(lines, axis=0) for row, lines in sums.items()}
-
-
 def inversion(risa, fed, column):
     """R² of a column of B on rows that A does not know, from evidence, less from A's own column."""
-    seen = seen_evidence(risa, fed.transcript)
+    heard = risa.shares_["A"].scores  # what heads on shares said
+    seen = seen_evidence(fed.transcript, "A", "B") if heard is None else dict(enumerate(heard))
     rows = np.array([row for row in sorted(seen) if row < COMMON])
     views = np.array([seen[row] for row in rows])
     own = fed.tables["A"].frame[["a0"]].to_numpy()[rows]

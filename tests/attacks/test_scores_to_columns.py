@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.attacks.linear_views import LABEL, federation, recover_columns, watch
+from tests.attacks.linear_views import LABEL, federation, watch
 from tests.estimators.linear_cases import LogisticInRounds
+from vfsl.audit.columns import recover_columns
 from vfsl.estimators import LogisticRegression
 
 EXACT = {"refine": 4, "look_noise": 0.0, "label_noise": 0.0}

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from tests.attacks.tree_views import LABEL, federation, people
+from vfsl.audit.trees import match
 from vfsl.crypto.fixed import unfold
 from vfsl.estimators import XGB
 from vfsl.estimators.trees.candidate_sums import SharedSums
@@ -95,19 +96,6 @@ def fit(**how):
 
 
 # ---- the attack: from the label holder's view alone ---------------------------------------------
-
-
-def match(parent, left, right):
-    """(place in the parent, in the left child, in the right child) of all sums that add up."""
-    at = {}
-    for place, pair in enumerate(right.tolist()):
-        at.setdefault(tuple(pair), []).append(place)
-    return [
-        (here, first, second)
-        for here, whole in enumerate(parent)
-        for first, rest in enumerate((whole - left).tolist())
-        for second in at.get(tuple(rest), ())
-    ]
 
 
 def single_out(view, node):

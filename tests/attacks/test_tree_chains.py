@@ -24,15 +24,14 @@ from tests.attacks.tree_views import (
     follow_shown_bits,
     follow_training,
     people,
-    read_columns,
     read_columns_with_help,
     same_sides,
     sides_of_all,
-    spearmans,
     together,
     true_columns,
 )
 from vfsl.align import RowPlan, RowShare
+from vfsl.audit.trees import read_columns, spearmans
 from vfsl.estimators import XGB, load_model, save_model
 from vfsl.estimators.trees.shared_scoring import WIDTH
 from vfsl.job.play import predict_to_file

@@ -17,10 +17,10 @@ from tests.attacks.tree_views import (
     LABEL,
     federation,
     follow_training,
-    gain_of_partition,
     people,
     true_columns,
 )
+from vfsl.audit.trees import gain_of_partition
 from vfsl.estimators import XGB
 from vfsl.estimators.trees.binning import Bins
 from vfsl.estimators.trees.splits import find_sides

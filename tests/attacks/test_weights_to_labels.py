@@ -11,9 +11,9 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
-from tests.attacks.label_solvers import solve_labels
 from tests.attacks.linear_views import LABEL, federation
 from tests.attacks.rare_labels import make_columns
+from vfsl.audit.solvers import solve_labels
 from vfsl.crypto.words import to_signed
 from vfsl.errors import DataError
 from vfsl.estimators import LogisticRegression, linear

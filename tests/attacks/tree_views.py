@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
-from sklearn.linear_model import LogisticRegression
 
+from vfsl.audit.trees import spearmans
 from vfsl.channel import wire
 from vfsl.data import PartyTable
 from vfsl.estimators.trees.binning import Bins
@@ -86,8 +85,10 @@ class Followed:
 
 def follow_training(transcript, party, rows):
     """Let all rows take the ways that the messages of a training tell, level by level."""
-    levels = defaultdict(dict)
+    levels, order = defaultdict(dict), np.arange(rows)
     for name, value in read(transcript, party):
+        if name.endswith("/order"):  # plain: nodes have their rows in this order
+            order = value
         found = _LEVEL.search(name)
         if found and found[3] in ("chosen", "sides", "partition"):
             levels[int(found[1]), int(found[2])][found[3]] = value
@@ -98,7 +99,9 @@ def follow_training(transcript, party, rows):
         chosen = [Node(0, int(pair[1])) for pair in came["chosen"]["nodes"]]
         theirs = _sides(came.get("sides"), chosen, partition)
         for node, left in theirs.items():
-            sides[tree, node.number] = partition.rows(node), left
+            here = order[partition.rows(node)]
+            rising = here.argsort()
+            sides[tree, node.number] = here[rising], left[rising]
         splits = [Node(0, int(pair[1])) for pair in came["partition"]["splits"]]
         others = [node for node in splits if node not in theirs]
         every = theirs | _sides(came["partition"]["sides"], others, partition)
@@ -108,7 +111,7 @@ def follow_training(transcript, party, rows):
     table = np.zeros((rows, len(leaves)), dtype=int)
     for tree, nodes in leaves.items():
         for node, here in nodes.items():
-            table[here, tree] = node.number
+            table[order[here], tree] = node.number
     return Followed(sides, table)
 
 
@@ -238,74 +241,6 @@ def true_columns(model, fed):
 _SURPRISE = 8.0
 
 
-def chains(sides, rows):
-    """Splits that belong together, each chain from the lowest threshold to the highest.
-
-    Two splits of one column are nested: all rows left of the lower one are left of the higher one.
-    Splits of different columns are not, if enough rows come to both. Chains are merged from the
-    surest pair on, as long as no pair of them contradicts.
-    """
-    nodes = list(sides)
-    left, right = (np.zeros((len(nodes), rows), dtype=np.float32) for _ in range(2))
-    for at, node in enumerate(nodes):
-        here, goes = sides[node]
-        left[at, here[goes]] = 1
-        right[at, here[~goes]] = 1
-    # [s, t]: rows that come to both, and go left at s and right at t. None: s lies below t.
-    crossing = left @ right.T
-    both = left + right
-    total = np.maximum(both @ both.T, 1)
-    expected = (left @ both.T) * (both @ right.T) / total
-    below = (crossing == 0) & (expected >= _SURPRISE)
-    against = (crossing > 0) & (crossing.T > 0)
-    cluster = {at: [at] for at in range(len(nodes))}
-    belongs = list(range(len(nodes)))
-    sure = np.where(below, expected, 0)
-    sure = np.maximum(sure, sure.T)
-    pairs = [(s, t) for s in range(len(nodes)) for t in range(s) if sure[s, t] > 0]
-    for s, t in sorted(pairs, key=lambda pair: -sure[pair]):
-        one, other = belongs[s], belongs[t]
-        if one == other or against[np.ix_(cluster[one], cluster[other])].any():
-            continue
-        cluster[one] += cluster.pop(other)
-        for at in cluster[one]:
-            belongs[at] = one
-    found = []
-    for members in cluster.values():
-        inside = below[np.ix_(members, members)]
-        height = inside.sum(axis=0) - inside.sum(axis=1)
-        found.append([nodes[members[at]] for at in np.argsort(height, kind="stable")])
-    return sorted(found, key=len, reverse=True)
-
-
-def pseudo_column(sides, chain, rows):
-    """How high each row stands on a chain: between the last split that sends it right and the
-    first that sends it left. Where all sides are known, how many send it right."""
-    low, high = np.zeros(rows), np.full(rows, float(len(chain)))
-    for height, node in enumerate(chain):
-        here, left = sides[node]
-        low[here[~left]] = np.maximum(low[here[~left]], height + 1)
-        high[here[left]] = np.minimum(high[here[left]], height)
-    return (low + high) / 2
-
-
-def spearmans(truth, columns):
-    """For each true column the largest |Spearman| with one of the columns that were made up."""
-    usable = [column for column in columns if np.ptp(column) > 0]
-    return np.array(
-        [
-            max((abs(spearmanr(column, true).statistic) for column in usable), default=0.0)
-            for true in truth.T
-        ]
-    )
-
-
-def read_columns(sides, truth):
-    """The attack: |Spearman| of each column with the best pseudo-column of a chain."""
-    rows = len(truth)
-    return spearmans(truth, [pseudo_column(sides, chain, rows) for chain in chains(sides, rows)])
-
-
 def read_columns_with_help(sides, truth, model):
     """The same by an attacker that is told column and code of every split: what sides can tell at
     most, as bins have about as many rows each."""
@@ -387,48 +322,3 @@ def _reachable(tree, bins, codes, row):
 
 
 # ---- the attack on labels -----------------------------------------------------------------------
-
-
-def auc(scores, truth):
-    order = pd.Series(scores).rank().to_numpy()
-    positives = int(truth.sum())
-    return (order[truth].sum() - positives * (positives + 1) / 2) / (
-        positives * (len(truth) - positives)
-    )
-
-
-def nearness(leaves):
-    """In which share of trees two rows end in the same leaf."""
-    same = np.zeros((len(leaves), len(leaves)), dtype=np.float32)
-    for tree in leaves.T:
-        same += tree[:, None] == tree[None, :]
-    return same / leaves.shape[1]
-
-
-def guess_labels(near, known, labels):
-    """Of each row, how much nearer it is to known positives than to known negatives."""
-    return near[:, known[labels]].mean(axis=1) - near[:, known[~labels]].mean(axis=1)
-
-
-def gain_of_partition(leaves, own, truth, seed=0, known=20, draws=20):
-    """AUC on rows of unknown label by leaves, and by one's own columns, from 20 known labels.
-
-    By own columns it is the better one of a linear model and of nearness of standardised columns;
-    the mean over many draws of the known labels.
-    """
-    rng = np.random.default_rng(seed)
-    scaled = (own - own.mean(axis=0)) / own.std(axis=0)
-    far = ((scaled[:, None, :] - scaled[None, :, :]) ** 2).mean(axis=2)
-    near = {"leaves": nearness(leaves), "near columns": np.exp(-far)}
-    found = defaultdict(list)
-    for _ in range(draws):
-        half = [rng.choice(np.flatnonzero(truth == side), known // 2, False) for side in (0, 1)]
-        seen = np.concatenate(half)
-        hidden = np.setdiff1d(np.arange(len(truth)), seen)
-        for name, each in near.items():
-            guess = guess_labels(each, seen, truth[seen])
-            found[name].append(auc(guess[hidden], truth[hidden]))
-        linear = LogisticRegression().fit(scaled[seen], truth[seen])
-        found["linear"].append(auc(linear.decision_function(scaled[hidden]), truth[hidden]))
-    means = {name: float(np.mean(values)) for name, values in found.items()}
-    return means["leaves"], max(means["linear"], means["near columns"])

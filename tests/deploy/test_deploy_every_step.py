@@ -23,7 +23,7 @@ from vfsl.site import TestRows
 ALLOW = """
 [allow]
 submitters = ["C"]
-steps = ["align", "train", "pu", "complete", "evaluate"]
+steps = ["align", "count", "train", "pu", "complete", "evaluate"]
 disclosures = ["training scores", "repeated predictions", "tree partitions", "associations",
   "row differences", "row confidence", "training labels", "evidence",
   "noisy evidence", "strangers", "row lists",
@@ -69,6 +69,7 @@ RISA = "epochs = 2\nself_steps = 5\nhidden = [4]"
 OPEN = f'{RISA}\naccept = ["label-disclosure"]\nprotect = "none"'
 JOBS = {
     "align": "",
+    "count": '[[steps]]\ndo = "count"\nparties = ["B", "C"]\n',
     "logistic": train("logistic"),
     "logistic in rounds": train("logistic", 'protocol = "rounds"\nrefine = 1'),
     "shared weights": train("logistic", 'weights = "shared"'),

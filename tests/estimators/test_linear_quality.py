@@ -172,6 +172,6 @@ def test_ridge_coefficients_are_the_pooled_ones_where_they_are_well_determined(n
     model = vfsl.estimators.LinearRegression(l2=1e-3, weights="own").fit(training, label=label)
     found = []
     for party in training.tables:
-        weights = model.coef_[party][:, 0]
+        weights = model.weights_[party][:, 0]
         found.append(weights[:-1] if party == label[0] else weights)  # without the intercept
     np.testing.assert_allclose(np.concatenate(found), wanted, atol=1e-3)

@@ -91,14 +91,14 @@ def test_own_weights_are_opened_if_asked_for_and_counted():
         ("B", "own weights", "label"): 4,
         ("C", "own weights", "columns"): 4,
     }
-    assert {party: one.shape for party, one in model.coef_.items()} == {"B": (4, 1), "C": (4, 1)}
+    assert {party: one.shape for party, one in model.weights_.items()} == {"B": (4, 1), "C": (4, 1)}
     assert sum(flow.bytes for flow in asked.flows) < 10 * ROWS + 2000
 
 
 def test_shared_weights_say_how_to_get_coefficients():
     model = LinearRegression().fit(align(), ("C", "y"))
     with pytest.raises(ConfigError, match="fit the model with weights='own'"):
-        model.coef_  # noqa: B018
+        model.weights_  # noqa: B018
 
 
 def test_a_seed_repeats_a_simulation_and_rounds_agree():

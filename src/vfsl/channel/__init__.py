@@ -14,7 +14,7 @@ from vfsl.channel import wire
 from vfsl.channel.base import About, Budget, Channel, expect_array, expect_integer
 from vfsl.channel.rounds import count_rounds, estimate_seconds
 from vfsl.channel.sealing import Attempt, seal
-from vfsl.channel.transcript import Entry, Event, Release, Sight, Transcript
+from vfsl.channel.transcript import Entry, Event, Opening, Release, Sight, Transcript
 from vfsl.channel.transport import Transport, Venue
 from vfsl.registry import Registry
 
@@ -104,12 +104,12 @@ def _play(role: Player, terms: _Terms, transcript: Transcript, transport: Transp
 
 def _record(
     role: Player, terms: _Terms, keep_views: bool, transport: Transport
-) -> tuple[Any, list[Entry], list[Sight], list[Release], list[Event]]:
+) -> tuple[Any, list[Entry], list[Sight], list[Release], list[Event], list[Opening]]:
     """Run a role in its own process and bring back its part of the transcript."""
     transcript = Transcript(keep_views=keep_views)
     result = _play(role, terms, transcript, transport)
-    recorded = transcript.entries, transcript.sights, transcript.releases, transcript.events
-    return result, *recorded
+    kept = transcript
+    return result, kept.entries, kept.sights, kept.releases, kept.events, kept.openings
 
 
 __all__ = [

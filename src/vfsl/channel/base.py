@@ -191,6 +191,10 @@ class Channel:
             Release(self.me, to, what, about, numbers, counted, self.scope, spent)
         )
 
+    def note_opened(self, name: str, values: Any) -> None:
+        """Keep what this party can now read, where an audit asks for views; it sends nothing."""
+        self._transcript.note_opened(self.me, self.scope + name, values)
+
     def _check_peer(self, peer: str) -> None:
         if peer not in self.peers:
             known = ", ".join(repr(party) for party in self.peers) or "none"

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vfsl.mechanisms import add_up, find_epsilon
 from vfsl.record import Flow, Shown
@@ -48,13 +49,22 @@ class Release:
 
 @dataclass(frozen=True)
 class Sight:
-    """One message as its receiver saw it, kept only where a test asks for views."""
+    """One message as its receiver saw it, kept only where a test or an audit asks for views."""
 
     receiver: str
     sender: str
     name: str
     kind: str
     body: bytes
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What a party could read after a protocol opened it to the party, kept as a `Sight` is."""
+
+    party: str
+    name: str  # with its scope
+    values: Any
 
 
 @dataclass(frozen=True)
@@ -73,7 +83,8 @@ class Transcript:
     Parameters
     ----------
     keep_views : bool
-        Also keep the opened bytes that each party received, for privacy tests.
+        Also keep the opened bytes that each party received and what it could read after masks were
+        taken off, for privacy tests and audits.
     listen : callable, optional
         Hears the name of each message when it is sent, for progress displays.
     """
@@ -86,6 +97,7 @@ class Transcript:
         self.entries: list[Entry] = []
         self.sights: list[Sight] = []
         self.releases: list[Release] = []
+        self.openings: list[Opening] = []
         self.events: list[Event] = []  # each party's in its own order
         self._lock = threading.Lock()
 
@@ -111,12 +123,18 @@ class Transcript:
             if self.keep_views:
                 self.sights.append(Sight(receiver, sender, name, kind, body))
 
+    def note_opened(self, party: str, name: str, values: Any) -> None:
+        if self.keep_views:
+            with self._lock:
+                self.openings.append(Opening(party, name, values))
+
     def merge(
         self,
         entries: Iterable[Entry],
         sights: Iterable[Sight],
         releases: Iterable[Release],
         events: Iterable[Event],
+        openings: Iterable[Opening] = (),
     ) -> None:
         """Take in what another process recorded, in the order of time."""
         with self._lock:
@@ -125,6 +143,7 @@ class Transcript:
             self.sights.extend(sights)
             self.releases.extend(releases)
             self.events.extend(events)
+            self.openings.extend(openings)
 
     def view(self, party: str) -> list[tuple[str, str, bytes]]:
         """What one party received: (sender, name, bytes), by sender in the order of arrival."""

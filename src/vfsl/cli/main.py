@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vfsl import __version__
-from vfsl.cli import bench, budget, demo, doctor, files, jobs, paper, results
+from vfsl.cli import audit, bench, budget, demo, doctor, files, jobs, paper, results
 from vfsl.cli.deploy import deploy_app
 from vfsl.cli.screen import complain, out, say
 from vfsl.cli.steps import StepCommands
@@ -21,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for group in (jobs, doctor, files, demo, results, budget):
+for group in (jobs, audit, doctor, files, demo, results, budget):
     group.add_to(app)
 app.add_typer(bench.app, name="bench")
 app.add_typer(paper.app, name="paper")

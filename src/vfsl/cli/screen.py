@@ -31,7 +31,7 @@ def complain(text: str) -> None:
 def print_summary(fed: Federation, folder: Path) -> None:
     """What came of it, first; then a line for each step, and where the results are."""
     from vfsl.report import summarise
-    from vfsl.report.telling import tell_notes, tell_step
+    from vfsl.report.telling import tell_columns, tell_notes, tell_step
 
     steps = summarise([fed.record])["runs"][0]["steps"]
     for step in steps:
@@ -43,6 +43,8 @@ def print_summary(fed: Federation, folder: Path) -> None:
         line = tell_step(step, steps)
         if line:
             say(line)
+        for text in tell_columns(step):
+            say(f"  {text}")
         for note in tell_notes(step):
             say(f"  note: {note}")
     say(f"Results: {folder}")
@@ -51,12 +53,18 @@ def print_summary(fed: Federation, folder: Path) -> None:
 
 def told_lines(step: Mapping[str, Any]) -> list[str]:
     """An evaluation: its headline, the answers, and the figures of each model."""
+    from vfsl.report.figures import tell_figure
+
     details = step["details"]
     lines = [str(details["verdict"]), ""]
     lines += [f"- {one['text']}" for one in details.get("questions") or []]
     rows = details.get("test rows", 0)
     lines += ["", f"On {rows:,} held-out rows, with {step['settings']['level']:.0%} intervals:"]
-    return lines + [f"  {line}" for line in judged_lines(details["metrics"])]
+    lines += [f"  {line}" for line in judged_lines(details["metrics"])]
+    figures = details.get("figures") or {}
+    return lines + [
+        f"  {line}" for name, one in figures.items() if (line := tell_figure(name, one))
+    ]
 
 
 def judged_lines(metrics: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -135,6 +135,8 @@ def _command(name: str) -> Callable[..., None]:
         common["options"] = collect(given)
         step = {one.name: _read(one, given[options[one.name]]) for one in fields}
         chosen = {key: value for key, value in step.items() if value is not None}
+        if "threshold" in chosen:
+            chosen["threshold"] = _read_threshold(chosen["threshold"])
         if LOW_SETTINGS in chosen:
             chosen["low"] = _low_table(chosen.get("low"), chosen.pop(LOW_SETTINGS))
         _run(name, chosen, common)
@@ -195,6 +197,12 @@ def _fields_of_models() -> list[_Field]:
     own = [
         _Field("model", f"The model: {', '.join(models())}.", str, True),
         _Field("all_rows", "Predict rows that only the label holder has, too.", bool),
+        _Field(
+            "threshold",
+            "Predict the second class from this probability on, or by a rule: cost=5, "
+            "precision=0.8 or top=0.1.",
+            str,
+        ),
         _Field("accept", "risa: label-disclosure; other parties learn training labels.", list[str]),
     ]
     for one, names in by_name.values():
@@ -245,6 +253,18 @@ def _read(one: _Field, value: Any) -> Any:
         except ValueError:
             return value
     return value
+
+
+def _read_threshold(text: str) -> Any:
+    """A number, or one setting of a rule: cost=5."""
+    name, equals, value = text.partition("=")
+    try:
+        return {name.strip(): float(value)} if equals else float(text)
+    except ValueError:
+        raise ConfigError(
+            "--threshold must be a number, or cost=NUMBER, precision=NUMBER or top=NUMBER. Got "
+            f"{text!r:.80} instead."
+        ) from None
 
 
 def _low_table(method: str | None, text: str) -> dict[str, Any]:

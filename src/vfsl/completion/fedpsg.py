@@ -47,7 +47,7 @@ from vfsl.estimators.association import Association
 from vfsl.estimators.base import Ask
 from vfsl.federation import Federation
 from vfsl.lead import Follower, disclose_orders
-from vfsl.params import Param, check_params, documented, param, params_of, value_now
+from vfsl.params import Param, Settable, check_params, documented, param, params_of, value_now
 from vfsl.parts import Part, Roles
 from vfsl.progress import OnEvent
 from vfsl.site import Outcome, Site
@@ -104,7 +104,7 @@ def _as_in_vfpum(name: str, *, preset: bool = False) -> Any:
 
 @documented
 @dataclass
-class FedPSG:
+class FedPSG(Settable):
     """Complete one party's columns for the other party's remaining rows.
 
     Columns that the given party's columns can predict go to VFPU-M, the others to a method that is

@@ -385,5 +385,6 @@ def hold_out_missing(
     request, mask = (factors * own + scores).mask()
     channel.send(roles.key_holder, "held out", request)
     opened = mask.remove(channel.receive(roles.key_holder, "opened held out"))
+    channel.note_opened("held-out predictions", opened)
     moved = decode(np.asarray(opened).reshape(rows, models), _BITS)
     return np.asarray((units + moved) * scale + mean)

@@ -68,6 +68,8 @@ class Link(Protocol):
         self, to: str, what: str, values: Array, mechanism: Any, rng: Any, *, once: bytes | None
     ) -> Array: ...
 
+    def note_opened(self, name: str, values: Any) -> None: ...
+
 
 @dataclass(frozen=True, eq=False)
 class Mask:

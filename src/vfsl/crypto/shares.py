@@ -476,7 +476,9 @@ class Shared:
         for party in session.list_others():
             came = session.receive_bytes(party, name, count_bytes(self.shape, self.width))
             piece = piece + unpack(came, self.width, self.shape)
-        return to_signed(piece, self.width)
+        opened = to_signed(piece, self.width)
+        session.link.note_opened(name, opened)
+        return opened
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from vfsl.errors import ConfigError, DataError
 from vfsl.estimators.alone import JOINT, OWN_COLUMNS
 from vfsl.estimators.answer import Answer
 from vfsl.federation import Federation
-from vfsl.params import check_params, settings_of
+from vfsl.params import Settable, check_params, settings_of
 from vfsl.parts import ModelShare, Part, Roles, Rows, places_in_training, scores_with_kept
 from vfsl.showing import show_table
 from vfsl.site import Site
@@ -33,12 +33,13 @@ from vfsl.store import Checkpoints
 from vfsl.values import Array, Floats
 
 NOTHING_KEPT = Checkpoints(None)
+THRESHOLD = "threshold"  # in the label holder's share: from where on the second class is predicted
 
 # What a step reveals or delivers beyond the defaults: its kind, and its name in party.toml.
 Ask = tuple[Literal["disclosure", "output"], str]
 
 
-class Estimator(ABC):
+class Estimator(Settable, ABC):
     """A model of one party's label, trained and asked together with other parties.
 
     Attributes
@@ -266,14 +267,36 @@ class Estimator(ABC):
         ]
         return show_table(title, ("setting", "value"), [*facts, *lines])
 
-    def score(self, fed: Federation) -> float:
-        """Accuracy, or R² of numbers, on the aligned rows whose label is known."""
-        found = self.predict(fed)
-        target = np.asarray(fed.parts(self.label_)[self.label_[0]].target)
+    def score(
+        self, fed: Federation, *, offline: Sequence[str] = (), rows: str = "overlap"
+    ) -> float:
+        """Accuracy, or R² of numbers, of `predict` on the rows whose label is known.
+
+        It means this for every model. ``offline`` and ``rows`` are those of `decision_function`.
+        """
+        part = fed.parts(self.label_)[self.label_[0]]
+        target = np.asarray(part.target)
+        if rows == "all":
+            every = np.concatenate([target, np.asarray(part.rest_target)])
+            target = every[np.argsort(part.all_rows)]
+        return self.rate(self.predict(fed, offline=offline, rows=rows), target)
+
+    def rate(self, predictions: Array, target: Array) -> float:
+        """Accuracy, or R² of numbers, of predictions of rows whose label is known."""
         known = ~pd.isna(target)
+        if not known.any():
+            raise DataError("There is no row with a known label to score.")
+        truth = np.asarray(target[known].tolist())
         if self.predicts == "numbers":
-            return float(r2_score(target[known].astype(np.float64), found[known]))
-        return float((found[known] == np.asarray(target[known].tolist())).mean())
+            return float(r2_score(truth.astype(np.float64), predictions[known]))
+        classes = self.held_share.state["classes"]
+        strange = int((~np.isin(truth, classes)).sum())
+        if strange:
+            raise DataError(
+                f"{strange} labels of party {self.label_[0]!r} are not among the {len(classes)} "
+                "classes of training."
+            )
+        return float((predictions[known] == truth).mean())
 
     @property
     def held_share(self) -> ModelShare:
@@ -284,6 +307,12 @@ class Estimator(ABC):
     @property
     def classes_(self) -> Array:
         return np.asarray(self.held_share.state["classes"])
+
+    @property
+    def threshold_(self) -> float | None:
+        """From which probability on the second class is predicted; None: where it is likelier."""
+        kept = self.held_share.state.get(THRESHOLD)
+        return None if kept is None else float(kept["value"])
 
     @property
     def n_rounds_(self) -> int:
@@ -518,7 +547,14 @@ class Estimator(ABC):
         classes, chances = np.asarray(share.state["classes"]), self.to_probabilities(share, scores)
         if len(classes) == 2 and scores.shape[1] > 1:
             return np.asarray(classes[(chances > 0.5).astype(int)])
-        return np.asarray(classes[chances.argmax(axis=1)])
+        return self.pick_classes(share, chances)
+
+    def pick_classes(self, share: ModelShare, chances: Array) -> Array:
+        """The most probable class of each row, or by the threshold that the share has."""
+        classes, kept = np.asarray(share.state["classes"]), share.state.get(THRESHOLD)
+        if kept is None:
+            return np.asarray(classes[chances.argmax(axis=1)])
+        return np.asarray(classes[(chances[:, 1] >= kept["value"]).astype(int)])
 
     def interpret(
         self,
@@ -569,6 +605,17 @@ class Estimator(ABC):
             return {}
         ranked = np.clip(scores, 0.0, 1.0) if self.scores_are == "probability" else scores
         return {"auc": float(roc_auc_score(positive, ranked[:, 0]))}
+
+    def tell_columns(self, share: ModelShare) -> tuple[str, pd.DataFrame | None]:
+        """What a party's share says of its own columns: what that is called, and a table of it.
+
+        Where there is none, a sentence says why; nothing by default.
+        """
+        return "", None
+
+    def rate_parties(self, share: ModelShare) -> dict[str, float]:
+        """How much each party's columns matter, adding up to 1, where the label holder knows it."""
+        return {}
 
     def list_tables(self, share: ModelShare) -> dict[str, pd.DataFrame]:
         """What a party may read in its own share, as tables for its folder, by their names."""

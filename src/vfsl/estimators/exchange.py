@@ -158,7 +158,9 @@ def open_total(channel: Channel, roles: Roles, key: PublicKey, own: Integers) ->
         total = total + load_array(key, channel.receive(party, "scores"), party, own.shape)
     request, mask = total.mask()
     channel.send(roles.key_holder, "total", request)
-    return decode(mask.remove(channel.receive(roles.key_holder, "opened total")), SCORE_BITS)
+    opened = decode(mask.remove(channel.receive(roles.key_holder, "opened total")), SCORE_BITS)
+    channel.note_opened("total scores", opened)
+    return opened
 
 
 def encode_scores(columns: Floats, weights: Floats, noise: Floats | float = 0.0) -> Integers:

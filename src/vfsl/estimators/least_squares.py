@@ -196,6 +196,7 @@ def train_feature_holder(
                 sums = _feature_two_terms(now, roles, key, block, row_weights)
             else:
                 sums = _feature_residual(now, roles, key, block)
+            now.note_opened("gradient", (columns, decode(sums, width.sums)))
             if number == 0:
                 now.send(leader, "gain", Aggregate(block.begin(sums)))
             else:

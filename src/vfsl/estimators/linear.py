@@ -36,6 +36,7 @@ from vfsl.estimators.base import (
     scale_weights,
     two_dimensional,
 )
+from vfsl.estimators.coefficients import own_weights, read_coefficients
 from vfsl.estimators.descent import Problem, Program
 from vfsl.estimators.least_squares import Problems
 from vfsl.estimators.privacy import (
@@ -339,7 +340,7 @@ class LinearModel(Estimator):
             if channel.me == roles.label_holder:
                 columns = np.column_stack([columns, np.ones(len(columns))])
             if self.weights == "own" or not on_shares:
-                weights = _own_weights(share)
+                weights = own_weights(share)
             elif "pieces" not in state:
                 raise ConfigError(
                     f"Party {channel.me!r} has weights of its own, not shared ones: ask this model "
@@ -440,13 +441,30 @@ class LinearModel(Estimator):
         return "protocol='shares'" if self.protocol == "shares" else None
 
     @property
-    def coef_(self) -> dict[str, Floats]:
+    def weights_(self) -> dict[str, Floats]:
         """By party, the weights of its encoded columns, (columns, models).
 
         Columns are standardised and centred; the label holder's last weight is the intercept.
         """
         self.check_fitted()
-        return {party: _own_weights(share) for party, share in self.shares_.items()}
+        return {party: own_weights(share) for party, share in self.shares_.items()}
+
+    @property
+    def coef_(self) -> dict[str, pd.DataFrame]:
+        """By party, what one unit more of each of its columns adds: to log-odds, or to the number.
+
+        The label holder's intercept is the score of a row that is average in all columns.
+        """
+        return {p: read_coefficients(one, self.held_share) for p, one in self.shares_.items()}
+
+    def tell_columns(self, share: ModelShare) -> tuple[str, pd.DataFrame | None]:
+        if "weights" in share.state:
+            return "coefficients", read_coefficients(share)
+        return (
+            'The weights stay shared, so nobody has coefficients; weights = "own" gives each party '
+            "those of its own columns.",
+            None,
+        )
 
     def _check_sizes(
         self, label_holder: str, label: Label | None, columns: Mapping[str, int], rows: int
@@ -804,17 +822,6 @@ def encode_columns(part: Part, share: ModelShare) -> Floats:
     encoder = Encoder.from_dict(share.state["encoder"])
     matrix = encoder.transform(part.table.take(part.rows)).matrix
     return np.asarray(matrix - np.asarray(share.state["centres"], dtype=np.float64))
-
-
-def _own_weights(share: ModelShare) -> Floats:
-    """A party's weights of its own columns, (columns, models)."""
-    if "weights" not in share.state:
-        raise ConfigError(
-            f"Party {share.party!r} has no weights, since they stay shared: fit the model with "
-            "weights='own' to give each party the weights of its own columns."
-        )
-    weights = np.asarray(share.state["weights"], dtype=np.float64)
-    return weights.reshape(-1, share.state["models"])
 
 
 def _weights_state(weights: Floats) -> dict[str, Any]:

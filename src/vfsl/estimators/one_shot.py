@@ -133,6 +133,7 @@ def solve_feature_holder(
         request, mask = encrypted.inner(encode(columns, bits)).mask()
         channel.send(roles.key_holder, "cross products", request)
         opened = mask.remove(channel.receive(roles.key_holder, "opened cross products"))
+        channel.note_opened("cross products", opened)
         products = decode(opened, 2 * bits) / rows
     else:
         products = np.zeros((encrypted.shape[1], 0))

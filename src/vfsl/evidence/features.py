@@ -71,7 +71,8 @@ class Features:
         """The features of rows."""
         parts = []
         for start in range(0, len(rows.numbers), _CHUNK):
-            some = Arrays(*(part[start : start + _CHUNK] for part in rows))
+            chunk = slice(start, start + _CHUNK)
+            some = Arrays(rows.numbers[chunk], rows.codes[chunk])
             parts.append(np.exp(-self.rate * _distances(some, self.landmarks)) @ self.back)
         made = np.concatenate(parts) if parts else np.zeros((0, self.width))
         return np.asarray(made - self.centre)

@@ -90,7 +90,7 @@ def code_classes(labels: Numbers, classes: int) -> tuple[Floats, Floats, Floats]
 
 
 def read_scores(scores: Floats, mean: Floats, spread: Floats) -> Floats:
-    """What a head says of each class: K · probability − 1, so 0 for all if it knows nothing."""
+    """What a head says of each class: K · probability − 1; 0 for all if it knows nothing."""
     chances = scores * spread + mean
     if chances.shape[1] == 1:
         chances = np.column_stack([1 - chances, chances])
@@ -334,7 +334,7 @@ def follow_training(
     arrays = columns.arrays(side.table)
     features = Features.fit(columns, arrays, width, rng)
     blurring = None if side.blurring is None else side.blurring.with_key(rng)
-    common = Arrays(*(part[:overlap] for part in arrays))
+    common = Arrays(arrays.numbers[:overlap], arrays.codes[:overlap])
     names = name_rows(side.part.table.ids[side.part.rows], common)
     bench = Bench(roles, features.of(common), rng, blurring, names)
     follower = Follower(side.channel, leader, kept.numbers("head"))

@@ -20,7 +20,7 @@ from vfsl.estimators.answer import Answer
 from vfsl.estimators.base import NOTHING_KEPT, Ask, Estimator
 from vfsl.evidence.encoders import CNN, MLP, Recipe, load_recipe, recipe_for, save_recipe
 from vfsl.evidence.opinion import EvidenceForm, Opinion, probability
-from vfsl.evidence.rows import UNKNOWN, check_overlap, encode_labels
+from vfsl.evidence.rows import check_overlap
 from vfsl.evidence.switches import Switches, switches_of
 from vfsl.federation import Federation
 from vfsl.parallel import using_threads
@@ -298,20 +298,6 @@ class RISA(Estimator):
         """The uncertainty of the fused opinion of each row: ignorance and conflict."""
         return self.decision_function(fed, rows=rows, offline=offline)[:, -1]
 
-    def score(
-        self, fed: Federation, *, rows: str = "overlap", offline: Sequence[str] = ()
-    ) -> float:
-        """Accuracy on the rows whose label is known."""
-        guessed = self.predict_proba(fed, rows=rows, offline=offline).argmax(axis=1)
-        party = self.label_[0]
-        part = fed.parts(self.label_)[party]
-        target = np.concatenate([np.asarray(part.target), np.asarray(part.rest_target)])
-        codes = encode_labels(party, target[_places(part, rows)], self.classes_.tolist())
-        known = codes != UNKNOWN
-        if not known.any():
-            raise ConfigError("There is no row with a known label to score.")
-        return float((guessed == codes)[known].mean())
-
     @property
     def trust_(self) -> dict[str, float]:
         return dict(self.held_share.state["trust"])
@@ -508,8 +494,7 @@ class RISA(Estimator):
 
     def to_predictions(self, share: ModelShare, scores: Array) -> Array:
         """The most probable classes."""
-        classes = np.asarray(share.state["classes"])
-        return np.asarray(classes[self.to_probabilities(share, scores).argmax(axis=1)])
+        return self.pick_classes(share, self.to_probabilities(share, scores))
 
     # ---- internals ----------------------------------------------------------------------------
 

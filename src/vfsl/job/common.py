@@ -110,6 +110,11 @@ def _check_labels(
             f"{_have(parties, len(common))}, and {where} has the same value in all "
             f"{len(labels):,} of them where it is known; a model needs two."
         )
+    if step.threshold is not None and labels.nunique() != 2:
+        raise DataError(
+            f"The threshold is for a label with two classes, and {where} has {labels.nunique()} in "
+            "the common rows; leave the threshold out."
+        )
 
 
 def _have(parties: Sequence[str], rows: int) -> str:

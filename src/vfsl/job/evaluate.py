@@ -7,17 +7,27 @@ gets the scores and judges them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from vfsl.data import write_table
 from vfsl.errors import ConfigError, DataError
+from vfsl.estimators.base import THRESHOLD
 from vfsl.job.alone import order_chances, predict_alone, rank_by_marks
 from vfsl.job.judging import AUC, Floats, Scores, measures_for
 from vfsl.job.verdict import Question, Way, ask, ask_all, give_headline
-from vfsl.parts import Part
+from vfsl.model_selection.figures import (
+    count_outcomes,
+    describe_residuals,
+    describe_scores,
+    rate_outcomes,
+)
+from vfsl.model_selection.thresholds import DEFAULT, Rule, list_thresholds
+from vfsl.parts import ModelShare, Part
 from vfsl.values import Array
 
 Tell = Callable[[str, int, int], None]  # a stage, how much of it is done, of how much
@@ -34,6 +44,8 @@ def judge(
     rng: np.random.Generator,
     ways: Mapping[str, Way] | None = None,
     tell: Tell | None = None,
+    cuts: Mapping[str, Cut] | None = None,
+    bands: int = 10,
 ) -> dict[str, Any]:
     """Metrics of models of one label and of baselines, as plain values.
 
@@ -52,6 +64,10 @@ def judge(
         How each model was trained; on common rows by default.
     tell : callable, optional
         Hears how far it is.
+    cuts : mapping of name to Cut
+        Models with a threshold of their own.
+    bands : int
+        How many score bands.
     """
     holder, column = label
     numbers = {classes is None for _, classes in answers.values()}
@@ -81,8 +97,9 @@ def judge(
     )
     measures = measures_for(None if classes is None else len(classes))
     heard = None if tell is None else (lambda done, total: tell("bootstrap samples", done, total))
+    codes = _to_codes(truth[known], classes)
     scores = Scores(
-        _to_codes(truth[known], classes),
+        codes,
         {**judged, **alone},
         measures,
         bootstrap,
@@ -109,7 +126,67 @@ def judge(
         "questions": [one.to_plain() for one in questions],
         "verdict": verdict,
         "tone": tone,
+        "figures": {
+            name: describe_answer(codes, answer, classes, (cuts or {}).get(name, Cut()), bands, rng)
+            for name, answer in judged.items()
+        },
     }
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The threshold of a model, the rule that chose it, and on which rows."""
+
+    value: float = 0.5
+    rule: Rule = DEFAULT
+    name: str = str(DEFAULT)
+    rows: str = ""
+
+    @classmethod
+    def of(cls, share: ModelShare) -> Cut:
+        """The threshold that the label holder's share has, or one half."""
+        kept = share.state.get(THRESHOLD)
+        if kept is None:
+            return cls()
+        return cls(kept["value"], Rule(**kept["terms"]), kept["rule"], kept["rows"])
+
+
+def describe_answer(
+    truth: Array,
+    answer: Floats,
+    classes: Sequence[Any] | None,
+    cut: Cut,
+    bands: int,
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    """What is read off one model's answers: bands, confusion, residuals, whatever fits.
+
+    ``truth`` are numbers or codes of classes. A rule's confusion is that of `flag_honestly`.
+    """
+    if classes is None:
+        return describe_residuals(truth, answer, bands)
+    if len(classes) != 2:
+        codes = np.ravel_multi_index((truth, answer.argmax(axis=1)), (len(classes),) * 2)
+        counts = np.bincount(codes, minlength=len(classes) ** 2).reshape(len(classes), -1)
+        return {"rows": len(truth), "confusion": counts.tolist()}
+    positive, scores = truth == 1, answer[:, 1]
+    counted = count_outcomes(positive, cut.rule.flag_honestly(positive, scores, rng))
+    threshold = {"value": cut.value, "rule": cut.name, "rows": cut.rows}
+    return {
+        **describe_scores(positive, scores, bands),
+        "threshold": {**threshold, **counted, **rate_outcomes(counted)},
+        "thresholds": list_thresholds(positive, scores, cut.value, cut.rule.cost),
+    }
+
+
+def write_figures(figures: Mapping[str, Mapping[str, Any]], folder: Path, suffix: str) -> None:
+    """Score bands and thresholds of all models, each a table; none where there are no bands."""
+    for name in ("bands", "thresholds"):
+        lines = [
+            {"model": model, **line} for model, one in figures.items() for line in one.get(name, [])
+        ]
+        if lines:
+            write_table(pd.DataFrame(lines), folder / f"{name}-{suffix}.csv")
 
 
 def compare_with_alone(

@@ -24,7 +24,7 @@ from vfsl.estimators import XGB, Answer, Estimator, load_share, save_page, save_
 from vfsl.estimators.alone import JOINT, OWN_COLUMNS
 from vfsl.estimators.trees import TreeModel
 from vfsl.job.completion_files import write_advice, write_completion
-from vfsl.job.evaluate import judge, judge_ranking
+from vfsl.job.evaluate import Cut, judge, judge_ranking, write_figures
 from vfsl.job.judging import measure_answer, measures_for
 from vfsl.job.steps import (
     AlignStep,
@@ -36,6 +36,13 @@ from vfsl.job.steps import (
     TrainStep,
 )
 from vfsl.job.verdict import Question, Way
+from vfsl.model_selection.figures import is_positive
+from vfsl.model_selection.thresholds import (
+    Rule,
+    check_two_classes,
+    fit_threshold,
+    tell_threshold,
+)
 from vfsl.parts import ModelShare, Part, labels_of
 from vfsl.pu import deliver_side, raw_scores_of, reliable_of, scores_alone, scores_of
 from vfsl.site import Site
@@ -197,6 +204,7 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
             write_table(frame, _results(site) / f"{kind}-{site.number}.csv")
         if tables:
             site.outcomes[-1].details = {f"tables of {site.me}": _to_plain(tables)}
+        _tell_columns(site, model, share)
     places = None
     if model.knows_training_scores and site.standing.rows is not None:
         # Nobody is asked for rows whose scores the training has shown.
@@ -206,12 +214,40 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
     elif model.knows_training_scores and site.test is None:
         places = np.zeros(0, dtype=np.int64)  # the key holder, too, knows that no row is new
     path = _results(site) / f"predictions-{site.number}{site.form}"
-    rows_asked = "all" if step.all_rows else "overlap"
     predict_to_file(
-        site, channel.within("predict"), model, label, path, share, places, True, rows_asked
+        site,
+        channel.within("predict"),
+        model,
+        label,
+        path,
+        share,
+        places,
+        True,
+        "all" if step.all_rows else "overlap",
+        rule=step.rule,
     )
     for outcome in site.outcomes[before:]:
         outcome.settings = {**outcome.settings, "name": step.place.name, "rows": step.way.rows}
+
+
+def _tell_columns(site: Site, model: Estimator, share: ModelShare) -> None:
+    """What a party learned of its own columns goes to its file; the record says that it is there.
+
+    Names of categories may tell of single rows, so the record has none.
+    """
+    told, table = model.tell_columns(share)
+    details: dict[str, Any] = {}
+    if table is not None:
+        name = f"{told}-{site.number}.csv"
+        write_table(table.reset_index(), _results(site) / name)
+        details[f"file of {site.me}"] = name
+    elif told:
+        details["no columns"] = told
+    if rated := model.rate_parties(share):
+        frame = pd.DataFrame({"party": list(rated), "importance": list(rated.values())})
+        write_table(frame, _results(site) / f"parties-{site.number}.csv")
+        details["importance of parties"] = rated
+    site.outcomes[-1].details = {**site.outcomes[-1].details, **details}
 
 
 def _to_plain(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
@@ -234,29 +270,54 @@ def predict_to_file(
     fresh: bool = False,
     rows: str = "overlap",
     offline: Sequence[str] = (),
+    rule: Rule | None = None,
 ) -> None:
     """Predict the aligned rows, and write them with their ids at the label holder.
 
     ``fresh`` says that the model was trained in this run, on the rows that are not held out;
-    ``rows`` and ``offline`` are those of `Estimator.decision_function`.
+    ``rows`` and ``offline`` are those of `Estimator.decision_function`. A ``rule`` chooses the
+    model's threshold first, on held-out rows if there are any.
     """
     if not _takes_part(site, model.scores_need_key_holder):
         return
     answer = model.answer_all(
         site, channel, label, share=share, places=places, rows=rows, offline=offline
     )
-    if answer is None:
+    if answer is None or share is None:
         return
-    frame = answer.to_frame(site.own_table(), label[1])
-    trained = model.learned_from_rest(share) if fresh and share is not None else None
+    trained = model.learned_from_rest(share) if fresh else None
     kinds = name_rows(site, answer, label, trained=trained)
+    target = labels_of(site.own_table(), label[1], answer.rows) if fresh else None
+    if "scored_by" in answer.more and not model.uses_all_rows:  # figures are of the joint model
+        judged = np.where(answer.more["scored_by"] == OWN_COLUMNS, NEW, kinds)
+    else:
+        judged = kinds
+    if rule is not None and target is not None:
+        share = _fit_threshold(share, rule, answer, target, judged)
+        save_share(share, _pages(site), f"model-{site.number}")
+    frame = answer.to_frame(site.own_table(), label[1])
+    if answer.classes is not None:
+        frame["predicted"] = model.pick_classes(share, answer.values)
     frame.insert(list(frame.columns).index("predicted") + 1, "rows", kinds)
     write_table(frame, path)
-    if fresh:
-        target = labels_of(site.own_table(), label[1], answer.rows)
-        if "scored_by" in answer.more and not model.uses_all_rows:  # figures are of the joint model
-            kinds = np.where(answer.more["scored_by"] == OWN_COLUMNS, NEW, kinds)
-        site.outcomes[-1].metrics = measure_rows(answer, target, kinds)
+    if target is not None:
+        site.outcomes[-1].metrics = measure_rows(answer, target, judged)
+    told = tell_threshold(share, label[1])
+    site.outcomes[-1].notes = (*site.outcomes[-1].notes, *([told] if told else []))
+
+
+def _fit_threshold(
+    share: ModelShare, rule: Rule, answer: Answer, target: Array, kinds: Array
+) -> ModelShare:
+    """The share with a threshold that held-out rows choose; training rows where none are."""
+    classes = answer.classes
+    check_two_classes(classes)
+    known = ~pd.isna(target)
+    which = HELD_OUT if (known & (kinds == HELD_OUT)).any() else TRAINING
+    chosen = known & (kinds == which)
+    positive = is_positive(target[chosen], np.asarray(classes))
+    scores = answer.values[chosen, 1]
+    return fit_threshold(share, rule, positive, scores, len(answer.rows), f"{which} rows")
 
 
 def explain_to_file(
@@ -342,6 +403,7 @@ def play_evaluate(step: EvaluateStep, site: Site, channel: Channel) -> None:
     testing = rows.for_testing(site)
     by_label: dict[tuple[str, str], dict[str, Answer]] = {}
     ways: dict[str, Way] = {}
+    cuts: dict[str, Cut] = {}
     for number, trained in step.place.trained.items():
         if step.models is not None and number not in step.models:
             continue
@@ -361,6 +423,7 @@ def play_evaluate(step: EvaluateStep, site: Site, channel: Channel) -> None:
                 name = trained.place.name
                 name += f" without {' and '.join(offline)}" if offline else ""
                 by_label.setdefault(label, {})[name] = model.interpret(testing, share, scores)
+                cuts[name] = Cut.of(share)
                 if not offline:
                     ways[name] = trained.way
         for outcome in site.outcomes[before:]:
@@ -371,8 +434,10 @@ def play_evaluate(step: EvaluateStep, site: Site, channel: Channel) -> None:
             }
             outcome.metrics = {}  # the evaluation has them, with bounds
     for place, (label, answers) in enumerate(by_label.items()):
-        page = _judge(step, site, channel.within(f"label {place + 1}"), label, answers, ways)
+        here = channel.within(f"label {place + 1}")
+        page = _judge(step, site, here, label, answers, ways, cuts)
         suffix = f"{site.number}" if not place else f"{site.number}-{place + 1}"
+        write_figures(page["figures"], _results(site), suffix)
         store.write_json(_results(site) / f"metrics-{suffix}.json", page)
 
 
@@ -383,6 +448,7 @@ def _judge(
     label: tuple[str, str],
     answers: Mapping[str, Answer],
     ways: Mapping[str, Way],
+    cuts: Mapping[str, Cut],
 ) -> dict[str, Any]:
     """The label holder's own work: metrics of all models of one label, and a verdict."""
     settings = {"label": list(label), "bootstrap": step.bootstrap, "level": step.level}
@@ -402,6 +468,8 @@ def _judge(
             rng,
             {name: ways[name] for name in answers if name in ways},
             tell,
+            cuts,
+            step.bands,
         )
         found = _judge_ranking(step, site, label, rng)
         if found is not None:
@@ -411,8 +479,12 @@ def _judge(
             for line in page["metrics"]
         }
         outcome.notes = (page["verdict"],)
-        names = ("metrics", "gains", "questions", "verdict", "tone", "test rows")
+        names = ("metrics", "gains", "questions", "verdict", "tone", "test rows", "classes")
         outcome.details = {name: page[name] for name in names}
+        outcome.details["figures"] = {  # a line of thresholds may stand for a single row
+            name: {key: value for key, value in one.items() if key != "thresholds"}
+            for name, one in page["figures"].items()
+        }
     return page
 
 

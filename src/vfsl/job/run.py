@@ -35,11 +35,13 @@ def run_job(
     out: Path,
     on_event: OnEvent | None = None,
     ask: Ask | None = None,
+    keep_views: bool = False,
 ) -> Federation:
     """Run a job whose paths are relative to ``folder``; results appear in ``out`` at its end.
 
     Until then finished steps, and what an unfinished one has kept, are in ``unfinished(out)``, from
     where the same job goes on. ``ask`` says what to write where a label may be undeclared.
+    ``keep_views`` keeps what each party sees, for an audit.
     """
     check_free(out)
     tables, test = read_tables(job, folder, ask)
@@ -56,7 +58,7 @@ def run_job(
     if begun is None:
         checkpoints.clear()
         checkpoints.save("job", True)
-    fed = federation_of(job, tables, kept, on_event)
+    fed = federation_of(job, tables, kept, on_event, keep_views)
     for party, site in fed.sites.items():
         marks = test is not None and test.party not in (None, party)
         site.test = TestRows(party=test.party) if test is not None and marks else test
@@ -161,7 +163,11 @@ def _in_job(party: str, column: str) -> str:
 
 
 def federation_of(
-    job: Job, tables: dict[str, PartyTable], kept: Path, on_event: OnEvent | None = None
+    job: Job,
+    tables: dict[str, PartyTable],
+    kept: Path,
+    on_event: OnEvent | None = None,
+    keep_views: bool = False,
 ) -> Federation:
     """The federation that a job runs on; private seeds are in ``kept`` while it is unfinished."""
     settings = job.run
@@ -180,6 +186,7 @@ def federation_of(
         key_holder=settings.key_holder,
         on_event=on_event,
         private=private,
+        keep_views=keep_views,
     )
     for party, section in job.parties.items():
         options = {"normalise": job.ids.normalise(), "duplicates": section.duplicates}

@@ -28,6 +28,7 @@ from vfsl.estimators import ESTIMATORS, Estimator
 from vfsl.job.mistakes import nearest, nearest_or_all, sentence, wrong
 from vfsl.job.tables import Strict
 from vfsl.job.verdict import Way
+from vfsl.model_selection.thresholds import Rule
 from vfsl.params import Param, find_mistake, params_of
 from vfsl.pu import VFPU
 
@@ -262,6 +263,11 @@ class TrainStep(Step):
     all_rows: bool = Field(
         default=False, description="Predict rows that only the label holder has, too."
     )
+    threshold: Any = Field(
+        default=None,
+        description="From which probability on the second of two classes is predicted: a number, "
+        "or one of {cost}, {precision}, {top}.",
+    )
     accept: list[Literal["label-disclosure"]] = Field(
         default=[], description="What the model may tell the other parties."
     )
@@ -282,6 +288,13 @@ class TrainStep(Step):
             )
         model = self.estimator()
         _check_method(model.check)
+        if self.threshold is not None:
+            _check_method(lambda: Rule.read(self.threshold), ".threshold")
+            if model.predicts == "numbers":
+                raise ValueError(
+                    ".threshold is for a label with two classes. Got it with a model that predicts "
+                    "numbers instead"
+                )
         if model.discloses_labels and LABEL_DISCLOSURE not in self.accept:
             raise ValueError(
                 f".accept must be ['label-disclosure'] with model = {self.model!r} and protect = "
@@ -310,6 +323,11 @@ class TrainStep(Step):
         """How its model is trained, for comparisons."""
         return Way(self.model, "all" if self.estimator_type.uses_all_rows else self.rows)
 
+    @property
+    def rule(self) -> Rule | None:
+        """How its threshold is chosen."""
+        return None if self.threshold is None else Rule.read(self.threshold)
+
     def estimator(self) -> Estimator:
         """The model with the parameters that were given."""
         return self.estimator_type(**self.settings())
@@ -328,6 +346,9 @@ class EvaluateStep(Step):
     )
     bootstrap: int = Field(default=1000, ge=100, description="How many bootstrap samples.")
     level: float = Field(default=0.95, gt=0.5, lt=1, description="The level of the intervals.")
+    bands: int = Field(
+        default=10, ge=2, le=100, description="How many score bands, of ten rows or more each."
+    )
 
 
 PuStep: Any = _with_parameters("PuStep", PuTerms, VFPU)

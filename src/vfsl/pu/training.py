@@ -353,7 +353,9 @@ def sum_label_holder(
     total = reduce(add, products) + (own * voters).sum(axis=1)
     request, mask = total.mask()
     channel.send(roles.key_holder, "sum", request)
-    return decode(mask.remove(channel.receive(roles.key_holder, "opened sum")), SCORE_BITS)
+    opened = decode(mask.remove(channel.receive(roles.key_holder, "opened sum")), SCORE_BITS)
+    channel.note_opened("out-of-bag sums", opened)
+    return opened
 
 
 def score_columns(part: Part, share: ModelShare, constant: bool = False) -> Floats:

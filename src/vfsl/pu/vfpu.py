@@ -30,7 +30,7 @@ from vfsl.errors import ConfigError
 from vfsl.estimators.alone import fit_alone, score_alone
 from vfsl.estimators.base import Ask, Estimator, name_ways
 from vfsl.federation import Federation
-from vfsl.params import check_params, documented, param, settings_of
+from vfsl.params import Settable, check_params, documented, param, settings_of
 from vfsl.parts import ModelShare, Part, Roles, places_in_training, scores_with_kept
 from vfsl.progress import OnEvent
 from vfsl.pu import bases
@@ -66,7 +66,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 @documented
 @dataclass
-class VFPU:
+class VFPU(Settable):
     """Find reliable positives among unlabelled rows whose columns are spread over parties.
 
     Attributes

@@ -28,6 +28,7 @@ from vfsl.report.charts import (
     draw_levels,
     draw_lines,
 )
+from vfsl.report.figures import describe_figures
 from vfsl.report.words import is_number, write_count, write_number, write_percent
 
 Step = Mapping[str, Any]
@@ -335,7 +336,7 @@ def _describe_evaluation(details: Mapping[str, Any]) -> list[Block]:
         for one in found
     ]
     head = ("model", "measure", "value", "interval")
-    return [*blocks, Table("evaluation", "All measures.", head, rows)]
+    return [*blocks, Table("evaluation", "All measures.", head, rows), *describe_figures(details)]
 
 
 def _write_range(one: Mapping[str, Any], low: str, high: str) -> str:

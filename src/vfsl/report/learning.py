@@ -18,7 +18,7 @@ from vfsl.report.blocks import (
     make_cell,
 )
 from vfsl.report.charts import Bar, Chart, Series, draw_bars, draw_histogram, draw_lines
-from vfsl.report.telling import figures_of, name_of, predictions_of, tell_figures
+from vfsl.report.telling import figures_of, name_of, predictions_of, tell_columns, tell_figures
 from vfsl.report.words import (
     NOTHING,
     describe_stop,
@@ -224,8 +224,10 @@ def describe_training(steps: Sequence[Step]) -> Section | None:
         said = "; ".join(word for word in words if word)
         if said:
             blocks.append(Text(f"{said[:1].upper()}{said[1:]}."))
+        blocks += [Text(text) for text in tell_columns(step)]
         blocks += _show_tables(step["details"])
         blocks += _list_notes(step)
+        blocks += [block for later in predictions[:1] for block in _list_notes(later)]
     lead = "How the models learned. Scores on training rows flatter; the next section does not."
     return Section("training", "Training", lead, blocks)
 

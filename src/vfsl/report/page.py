@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from vfsl import store
 from vfsl.record import Flow, RunRecord
-from vfsl.report import filling, learning, story, words
+from vfsl.report import attacks, filling, learning, story, words
 from vfsl.report.blocks import Figures, Section
 from vfsl.report.charts import Bar, draw_bars
 from vfsl.report.telling import tell_run
@@ -46,6 +46,7 @@ def render(record: RunRecord) -> str:
         filling.describe_completion,
         learning.describe_training,
         filling.describe_gain,
+        attacks.describe_audit,
     )
     made = [describe(run["steps"]) for describe in sections]
     template = _environment().get_template("page.html")

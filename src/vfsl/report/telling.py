@@ -90,6 +90,24 @@ def tell_notes(step: Step) -> list[str]:
     return [note for note in step["notes"] if not note.endswith("ended by: all rounds.")]
 
 
+def tell_columns(step: Step) -> list[str]:
+    """What a training says of columns: whose matter how much, and who has which file of them."""
+    details = step["details"]
+    rated = details.get("importance of parties") or {}
+    parts = [f"{party} {write_percent(value)}" for party, value in rated.items()]
+    told = [f"Importance by party: {write_list(parts)}."] if parts else []
+    files = {
+        name.removeprefix("file of "): file
+        for name, file in details.items()
+        if name.startswith("file of ")
+    }
+    owners = [f"{party} ({file})" for party, file in files.items()]
+    if owners:
+        what = next(iter(files.values())).partition("-")[0].capitalize()
+        told.append(f"{what} of its own columns are in the folder of {write_list(owners)}.")
+    return told + ([details["no columns"]] if "no columns" in details else [])
+
+
 def tell_positives(step: Step) -> str:
     """What VFPU found."""
     metrics = step["metrics"]

@@ -166,6 +166,9 @@ class Meddler:
     def release(self, to, what, numbers, **more):
         self._channel.release(to, what, numbers, **more)
 
+    def note_opened(self, name, values):
+        self._channel.note_opened(name, values)
+
     def within(self, scope, speaks=None):
         return Meddler(self._channel.within(scope, speaks), self._change)
 

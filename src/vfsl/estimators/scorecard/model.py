@@ -13,7 +13,7 @@ Each party knows the points of its own columns; the label holder also the base.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -24,7 +24,8 @@ from vfsl.channel import Channel, expect_array
 from vfsl.crypto.shares import Session
 from vfsl.data import PartyTable
 from vfsl.errors import ConfigError, DataError
-from vfsl.estimators.base import NOTHING_KEPT, Answer, Ask
+from vfsl.estimators.answer import Answer
+from vfsl.estimators.base import NOTHING_KEPT, Ask
 from vfsl.estimators.linear import LogisticRegression, encode_columns
 from vfsl.estimators.scorecard import selecting
 from vfsl.estimators.scorecard.binning import (
@@ -287,9 +288,17 @@ class Scorecard(LogisticRegression):
             lines.append({"column": column.name, "stability index": index, "rows": len(table)})
         return {"stability": pd.DataFrame(lines, columns=["column", "stability index", "rows"])}
 
-    def interpret(self, site: Site, share: ModelShare, scores: Array) -> Answer:
+    def interpret(
+        self,
+        site: Site,
+        share: ModelShare,
+        scores: Array,
+        *,
+        rows: str = "overlap",
+        offline: Sequence[str] = (),
+    ) -> Answer:
         """Probabilities, and the points of each row."""
-        answer = super().interpret(site, share, scores)
+        answer = super().interpret(site, share, scores, rows=rows, offline=offline)
         return replace(answer, more={**answer.more, "points": self.to_points(scores)[:, 0]})
 
 

@@ -231,7 +231,7 @@ class Histograms:
 
     @cached_property
     def _all_counts(self) -> Integers:
-        return self._count([np.arange(len(self._places))])[0]
+        return np.asarray(self._count([np.arange(len(self._places))])[0])
 
     def _count(self, rows: Sequence[Array]) -> Integers:
         ones = [np.ones(len(each), dtype=np.int32) for each in rows]

@@ -188,6 +188,7 @@ class FeatureHolder:
             sums = plan_sums(partition, cuts, wanted, alone=self.growth.best)
             level.forget(cuts)
             number += 1
+        grown.note_opened("leaves", dict(partition.leaves()))
         return rules, divided
 
 

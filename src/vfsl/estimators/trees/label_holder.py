@@ -171,6 +171,11 @@ class _GrowingTrees:
         self._sum_own(sums)
         own = self._own_offers(wanted)
         others = offers.collect(channel, sums, wanted, self._values_for)
+        for place, came in enumerate(others, start=1):
+            channel.note_opened(
+                "sums of candidates",
+                {node: (place, shown) for node, (shown, _) in zip(wanted, came, strict=True)},
+            )
         self._judge(wanted, [own, *others])
 
     def _values_for(self, place: int, node: Node) -> Integers:
@@ -312,7 +317,11 @@ class _GrowingTrees:
         for place in range(1, len(self._others) + 1):
             asked = [node for node in nodes if self._whose(node) == place]
             handles = [self._open[node].handles for node in asked]
-            self._sides |= self._offers.ask_sides(channel, place, asked, handles)
+            came = self._offers.ask_sides(channel, place, asked, handles)
+            self._sides |= came
+            rows = {node: self._partition.rows(node) for node in came}
+            told = {node: (place, rows[node], left) for node, left in came.items()}
+            channel.note_opened("sides", told)
         for node in nodes:
             self._lead_absent(node)
         least = self._growth.least_rows
@@ -323,6 +332,7 @@ class _GrowingTrees:
             self._note_totals(cut)
             self._depth[cut.left] = self._depth[cut.right] = self._depth[cut.parent] + 1
             self._note(cut, self._open[cut.parent])
+        channel.note_opened("children", {cut.parent: (cut.left, cut.right) for cut in cuts})
         return cuts, dropped
 
     def _note_totals(self, cut: Cut) -> None:

@@ -165,10 +165,16 @@ class TreeModel(Estimator):
         splits, or with ``candidates="sums"`` the rows that they have divided.
         """
         self.check_fitted()
-        state = self.shares_[party].state
-        names = [column.name for column in Bins.from_dict(state["bins"]).columns]
-        values = pd.Series(dict(zip(names, state["importance"], strict=True)), dtype=float)
-        return values / values.sum() if values.sum() > 0 else values
+        return _read_importances(self.shares_[party])
+
+    def tell_columns(self, share: ModelShare) -> tuple[str, pd.DataFrame | None]:
+        found = _read_importances(share).sort_values(ascending=False, kind="stable")
+        return "importances", found.rename("importance").rename_axis("column").to_frame()
+
+    def rate_parties(self, share: ModelShare) -> dict[str, float]:
+        gains = dict(share.state.get("gain by party", {}))
+        total = sum(gains.values())
+        return {party: gain / total for party, gain in gains.items()} if total > 0 else {}
 
     def gain_by_party(self) -> dict[str, float]:
         """The label holder's view: how much of the total gain came from whose columns."""
@@ -496,3 +502,9 @@ class TreeModel(Estimator):
     def _finds_best(self, roles: Roles) -> bool:
         """Whether the best candidates can be found: on shares, or where nothing is hidden."""
         return self.keys == "key-holder" and roles.scheme in ("shares", "plain")
+
+
+def _read_importances(share: ModelShare) -> pd.Series[float]:
+    names = [column.name for column in Bins.from_dict(share.state["bins"]).columns]
+    values = pd.Series(dict(zip(names, share.state["importance"], strict=True)), dtype=float)
+    return values / values.sum() if values.sum() > 0 else values

@@ -1,16 +1,27 @@
-"""Attacks that read labels from one gradient: mixed-integer programme, swaps, linear readout."""
+"""Attacks that read bits from sums over rows: mixed-integer programme, swaps, linear readout."""
+
+from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
+from vfsl.values import Booleans, Floats, Integers
 
-def read_out(columns, sums):
+
+def read_out(columns: Floats, sums: Floats) -> Floats:
     """Least squares: how much each row would have to count to give these sums; a score per row."""
-    return columns @ np.linalg.lstsq(columns.T @ columns, sums, rcond=1e-10)[0]
+    return np.asarray(columns @ np.linalg.lstsq(columns.T @ columns, sums, rcond=1e-10)[0])
 
 
-def solve_labels(columns, sums, positives, *, slack=1e-5, seconds=60.0):
+def solve_labels(
+    columns: Floats,
+    sums: Floats,
+    positives: int,
+    *,
+    slack: float | Floats = 1e-5,
+    seconds: float = 60.0,
+) -> Booleans:
     """Which rows are positive: Σ_{i positive} x_i = sums, up to the slack.
 
     The attacker is told how many positives there are, which helps it: it could try all numbers. It
@@ -18,7 +29,8 @@ def solve_labels(columns, sums, positives, *, slack=1e-5, seconds=60.0):
     closest to the sums.
     """
     scale = np.abs(columns).max(axis=0)
-    columns, sums, slack = columns / scale, sums / scale, np.broadcast_to(slack, sums.shape) / scale
+    columns, sums = columns / scale, sums / scale
+    slack = np.asarray(np.broadcast_to(slack, sums.shape) / scale)
     aim = read_out(columns, sums)
     starts = [_top(aim, positives), _programme(columns, sums, positives, slack, aim, seconds)]
     relaxed = _relax(columns, sums, positives, slack, aim)
@@ -32,7 +44,7 @@ def solve_labels(columns, sums, positives, *, slack=1e-5, seconds=60.0):
     return min(found, key=lambda mask: _miss(columns, mask, sums))
 
 
-def swap(columns, sums, mask, most=2000):
+def swap(columns: Floats, sums: Floats, mask: Booleans, most: int = 2000) -> Booleans:
     """Exchange a row inside with one outside while that brings the sums closer."""
     mask = mask.copy()
     norms = (columns**2).sum(axis=1)
@@ -50,7 +62,7 @@ def swap(columns, sums, mask, most=2000):
     return mask
 
 
-def meet_in_the_middle(columns, sums):
+def meet_in_the_middle(columns: Integers, sums: Integers) -> Booleans | None:
     """Which rows add up to the sums exactly, of up to some forty rows; None if none do.
 
     Integers. All sums of one half of the rows are looked up among what the other half lacks.
@@ -71,7 +83,7 @@ def meet_in_the_middle(columns, sums):
     return np.concatenate([(code >> np.arange(size)) & 1 for code, size in pair]).astype(bool)
 
 
-def _subset_sums(values):
+def _subset_sums(values: Integers) -> Integers:
     """The sum of every subset, by its bits."""
     found = np.zeros(1, dtype=np.int64)
     for value in values:
@@ -79,7 +91,9 @@ def _subset_sums(values):
     return found
 
 
-def _programme(columns, sums, positives, slack, aim, seconds):
+def _programme(
+    columns: Floats, sums: Floats, positives: int, slack: Floats, aim: Floats, seconds: float
+) -> Booleans | None:
     """A solution of the exact problem by HiGHS, or None in the time."""
     rows = len(columns)
     system = sparse.csr_matrix(np.vstack([columns.T, np.ones(rows)]))
@@ -94,19 +108,46 @@ def _programme(columns, sums, positives, slack, aim, seconds):
     return None if found.x is None else found.x > 0.5
 
 
-def _relax(columns, sums, positives, slack, aim):
+def _relax(
+    columns: Floats, sums: Floats, positives: int, slack: Floats, aim: Floats
+) -> Floats | None:
     """The weights of rows between 0 and 1 that give the sums; None if none do."""
     system = np.vstack([columns.T, np.ones(len(columns))])
     right, reach = np.append(sums, positives), np.append(slack, 0.0)
     both, limits = np.vstack([system, -system]), np.concatenate([right + reach, reach - right])
-    return linprog(-aim, A_ub=both, b_ub=limits, bounds=(0, 1)).x
+    found: Floats | None = linprog(-aim, A_ub=both, b_ub=limits, bounds=(0, 1)).x
+    return found
 
 
-def _top(scores, count):
+def _top(scores: Floats, count: int) -> Booleans:
     mask = np.zeros(len(scores), dtype=bool)
     mask[np.argsort(-scores, kind="stable")[:count]] = True
     return mask
 
 
-def _miss(columns, mask, sums):
+def _miss(columns: Floats, mask: Booleans, sums: Floats) -> float:
     return float(((columns[mask].sum(axis=0) - sums) ** 2).sum())
+
+
+def solve_for_bits(matrix: Floats, sums: Floats, seconds: float = 20.0) -> Integers | None:
+    """The bits u whose sums matrixᵀu come closest to these, by mixed-integer programming; or None.
+
+    Minimises the sum of absolute differences, so that rounding of fixed-point numbers is no trap.
+    """
+    rows, equations = matrix.shape
+    scale = np.abs(matrix).sum(axis=0)
+    slack = np.eye(equations)
+    constraint = LinearConstraint(
+        np.hstack([(matrix / scale).T, slack, -slack]), sums / scale, sums / scale
+    )
+    found = milp(
+        np.concatenate([np.zeros(rows), np.ones(2 * equations)]),
+        constraints=constraint,
+        integrality=np.concatenate([np.ones(rows), np.zeros(2 * equations)]),
+        bounds=Bounds(
+            np.zeros(rows + 2 * equations),
+            np.concatenate([np.ones(rows), np.full(2 * equations, np.inf)]),
+        ),
+        options={"time_limit": seconds, "mip_rel_gap": 0.0},
+    )
+    return None if found.x is None else np.rint(found.x[:rows]).astype(int)
