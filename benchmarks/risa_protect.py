@@ -27,7 +27,7 @@ from vfsl.evidence.risa import need_torch
 from vfsl.federation import Federation
 from vfsl.values import Array, Floats
 
-EDITION = 1
+EDITION = 2
 Level = Literal["none", "labels", "both"]
 LEVELS: tuple[Level, ...] = ("none", "labels", "both")
 OVERLAP = 0.1
