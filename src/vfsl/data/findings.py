@@ -167,8 +167,6 @@ def check_labels(
     ask : function of party and column
         How the caller's users declare a label, in one clause; by default as in `simulate`.
     """
-    if target is not None:
-        tables[target[0]].column(target[1])  # refused where there is no such column
     for party in tables if used is None else used:
         table = tables[party]
         if table.labels or table.no_label or (target is not None and target[0] == party):

@@ -153,6 +153,7 @@ class Estimator(Settable, ABC):
         """
         self.check()
         parts = fed.parts(label)
+        fed.tables[label[0]].column(label[1])  # refused where there is no such column
         check_labels({party: part.table for party, part in parts.items()}, target=label)
         weighted = weights is not None
         roles = fed.roles(label[0], self.work(len(parts) - 1, weighted))

@@ -236,6 +236,7 @@ class RISA(Estimator):
         self.check()
         roles = fed.roles(label[0])
         parties = roles.data_holders
+        fed.tables[label[0]].column(label[1])  # refused where there is no such column
         check_labels(fed.tables, parties, target=label)
         for party in parties:
             self._recipe(party)
