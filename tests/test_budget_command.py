@@ -44,8 +44,8 @@ def test_a_table_for_each_party_folder(call, folder):
     assert code == 0
     lines = [line.split() for line in printed.splitlines() if line.startswith("bank")]
     assert [line[:-1] for line in lines] == [
-        ["bank", "basket,", "visits", "1,000", "1,200", "83%", "2"],
-        ["bank", "y", "60", "600", "10%", "1"],
+        ["bank", "basket,", "visits", "1,000", "1,200", "83%", "0.0", "2"],
+        ["bank", "y", "60", "600", "10%", "0.0", "1"],
     ]
     assert "bank: nobody has seen an exact number of this party yet." in printed
     code, printed, _ = call("--folder", folder / "shop")

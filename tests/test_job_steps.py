@@ -34,6 +34,7 @@ def test_every_party_finds_its_own_results(case):
     assert by_party["B"] == shares | {
         "aligned.csv",
         "completed-3.parquet",
+        "importances-4.csv",
         "provenance-3.parquet",
         "quality-3.csv",
         "verdicts-3.json",
@@ -143,6 +144,7 @@ def test_metrics_are_those_of_predictions_on_the_rows_held_out(case):
         "xgb with completed rows",
         "xgb with completed rows without B",
         "risa",
+        "risa without B",
         "own columns, boosted trees",
         "own columns, linear",
         "prior, no columns",

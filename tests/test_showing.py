@@ -17,7 +17,7 @@ from vfsl.showing import show_table
 @pytest.fixture(scope="module")
 def fed():
     rng = np.random.default_rng(0)
-    ids, numbers = [f"secret{i}" for i in range(90)], rng.normal(size=(90, 2))
+    ids, numbers = [f"person-{i}" for i in range(90)], rng.normal(size=(90, 2))
     a = pd.DataFrame({"id": ids, "age": numbers[:, 0], "late": np.where(numbers.sum(1) > 0, 1, 0)})
     b = pd.DataFrame({"id": ids, "<b>visits": numbers[:, 1] + 7777})[:60]
     fed = vfsl.simulate({"A": a, "B": b}, labels={"A": "late"}, scheme="plain")
@@ -39,7 +39,7 @@ def test_a_federation_and_its_plan_show_sizes(fed):
     assert "<td>B</td><td>60</td><td>1</td><td>60</td>" in html
     plan = fed.plan._repr_html_()
     assert "<td>A</td><td>60</td><td>30</td>" in plan
-    assert "secret" not in html + plan
+    assert "person-" not in html + plan
 
 
 def test_models_show_settings_and_how_training_ended(fed):
@@ -50,7 +50,7 @@ def test_models_show_settings_and_how_training_ended(fed):
     html = fitted._repr_html_()
     assert "<td>label</td><td>late of A</td>" in html
     assert "<td>parties</td><td>A, B</td>" in html
-    assert "secret" not in html
+    assert "person-" not in html
     assert "7777" not in html
     assert "VFPU, not fitted" in vfsl.VFPU()._repr_html_()
 
@@ -60,7 +60,7 @@ def test_a_completion_shows_columns_without_cells(fed):
     html = done._repr_html_()
     assert "Completion of 30 rows" in html
     assert "&lt;b&gt;visits" in html
-    assert "secret" not in html
+    assert "person-" not in html
     assert "777" not in html
     assert len(html) < 600
 
@@ -68,7 +68,7 @@ def test_a_completion_shows_columns_without_cells(fed):
 def test_the_ledger_is_a_table_without_ids(fed):
     html = fed.ledger._repr_html_()
     assert "align" in html
-    assert "secret" not in html
+    assert "person-" not in html
 
 
 def test_progress_is_shown_through_on_event(fed):

@@ -6,12 +6,11 @@ import pytest
 
 from tests.job_cases import HEAD, PU, RISA, vfsl, write_case
 from vfsl.audit import PROBES
-from vfsl.evidence import RISA as Risa
 
 LOGISTIC = '\n[[steps]]\ndo = "train"\nmodel = "logistic"\nlabel = ["C", "late"]\n'
 ROUNDS = LOGISTIC + 'protocol = "rounds"\n'
 TOLD = PU + 'row_lists = "told"\n'
-OPEN_RISA = RISA + ('protect = "none"\n' if hasattr(Risa(), "protect") else "")
+OPEN_RISA = RISA + 'protect = "none"\naccept = ["label-disclosure"]\n'
 
 
 def audit(monkeypatch, folder, steps, *options):

@@ -257,7 +257,7 @@ def test_refusals_are_one_sentence(cases, fitted):
     fed, risa = fitted
     with pytest.raises(ConfigError, match="not fitted yet"):
         RISA().predict_proba(fed)
-    with pytest.raises(ConfigError, match="rows parameter of RISA"):
+    with pytest.raises(ConfigError, match="rows parameter must be"):
         risa.predict_proba(fed, rows="some")
     with pytest.raises(ConfigError, match=r"offline parameter of RISA .* Got 'A' instead"):
         risa.predict_proba(fed, offline=["A"])

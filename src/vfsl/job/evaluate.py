@@ -179,14 +179,17 @@ def describe_answer(
     }
 
 
-def write_figures(figures: Mapping[str, Mapping[str, Any]], folder: Path, suffix: str) -> None:
-    """Score bands and thresholds of all models, each a table; none where there are no bands."""
+def write_figures(figures: Mapping[str, Mapping[str, Any]], folder: Path, ending: str) -> None:
+    """Score bands and thresholds of all models, each a table; none where there are no bands.
+
+    ``ending`` is the number of the step and the form of the file: "3.csv".
+    """
     for name in ("bands", "thresholds"):
         lines = [
             {"model": model, **line} for model, one in figures.items() for line in one.get(name, [])
         ]
         if lines:
-            write_table(pd.DataFrame(lines), folder / f"{name}-{suffix}.csv")
+            write_table(pd.DataFrame(lines), folder / f"{name}-{ending}")
 
 
 def compare_with_alone(

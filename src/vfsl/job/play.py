@@ -201,7 +201,7 @@ def play_train(step: TrainStep, site: Site, channel: Channel) -> None:
         if site.standing.held_out is not None:
             tables |= model.compare_rows(share, _own_part(rows.for_testing(site), label))
         for kind, frame in tables.items():
-            write_table(frame, _results(site) / f"{kind}-{site.number}.csv")
+            write_table(frame, _results(site) / f"{kind}-{site.number}{site.form}")
         if tables:
             site.outcomes[-1].details = {f"tables of {site.me}": _to_plain(tables)}
         _tell_columns(site, model, share)
@@ -238,14 +238,14 @@ def _tell_columns(site: Site, model: Estimator, share: ModelShare) -> None:
     told, table = model.tell_columns(share)
     details: dict[str, Any] = {}
     if table is not None:
-        name = f"{told}-{site.number}.csv"
+        name = f"{told}-{site.number}{site.form}"
         write_table(table.reset_index(), _results(site) / name)
         details[f"file of {site.me}"] = name
     elif told:
         details["no columns"] = told
     if rated := model.rate_parties(share):
         frame = pd.DataFrame({"party": list(rated), "importance": list(rated.values())})
-        write_table(frame, _results(site) / f"parties-{site.number}.csv")
+        write_table(frame, _results(site) / f"parties-{site.number}{site.form}")
         details["importance of parties"] = rated
     site.outcomes[-1].details = {**site.outcomes[-1].details, **details}
 
@@ -437,7 +437,7 @@ def play_evaluate(step: EvaluateStep, site: Site, channel: Channel) -> None:
         here = channel.within(f"label {place + 1}")
         page = _judge(step, site, here, label, answers, ways, cuts)
         suffix = f"{site.number}" if not place else f"{site.number}-{place + 1}"
-        write_figures(page["figures"], _results(site), suffix)
+        write_figures(page["figures"], _results(site), f"{suffix}{site.form}")
         store.write_json(_results(site) / f"metrics-{suffix}.json", page)
 
 

@@ -109,7 +109,7 @@ def shapley(parties, value):
 
 
 def spans(trees):
-    return sum(np.ptp(tree.value) for tree in trees) + 1e-9
+    return sum(np.ptp(tree.value) for tree in trees) + 1e-6
 
 
 @settings(deadline=None, max_examples=25)

@@ -14,7 +14,7 @@ class Heard:
     def __init__(self):
         self.charges = []
 
-    def charge(self, peer, what, numbers, about, once):
+    def charge(self, peer, what, numbers, about, once, spent=()):
         self.charges.append((peer, numbers, about, once))
 
 
