@@ -43,11 +43,15 @@ def test_every_party_finds_its_own_results(case):
         "advice-3.json",
         "advice-3.txt",
         "aligned.csv",
+        "bands-6.csv",
+        "importances-4.csv",
         "metrics-6.json",
+        "parties-4.csv",
         "predictions-4.csv",
         "predictions-5.csv",
         "pu-scores-2.csv",
         "reliable-positives-2.csv",
+        "thresholds-6.csv",
     }
     assert not (folder / "out/parties/A").exists()
     assert not (folder / "out.unfinished").exists()
