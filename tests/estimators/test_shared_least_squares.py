@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
 
 from tests.crypto.share_cases import run_program
 from vfsl.crypto.shares import Session
@@ -16,11 +17,13 @@ from vfsl.estimators.shared.algebra import (
     solve,
     truncate_symmetric,
     whiten,
+    whiten_with_constant,
 )
 from vfsl.estimators.shared.least_squares import (
     LeastSquaresPlan,
     choose_bits,
     fit_least_squares,
+    fit_orthogonal,
 )
 
 
@@ -95,6 +98,25 @@ def test_parties_find_the_integers_of_one_place(sizes):
     for party in sizes:
         np.testing.assert_array_equal(opened[party][party], alone[party])
         assert all(opened[party][other] is None for other in sizes if other != party)
+
+
+def test_columns_of_one_side_need_no_solving():
+    """The weights of ridge regression on centred columns, by scikit-learn, and at every party."""
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(400, 5)) @ rng.normal(size=(5, 5)) + 3, rng.normal(size=(400, 2))
+    y = (y - y.mean(axis=0)) / y.std(axis=0)
+    white = whiten_with_constant(np.column_stack([x, np.ones(400)]), 1e-2)
+    data = {"B": {"columns": white.columns[:, :-1]}, "C": {"target": y}}
+
+    def program(session, own):
+        plan = LeastSquaresPlan(400, {"B": 5, "C": 1}, "C", 2)
+        found = fit_orthogonal(session, own.get("columns"), own.get("target"), plan)
+        return found["B"].open("B", name="result")
+
+    opened = run_program(program, ("B", "C"), data)["B"]
+    np.testing.assert_array_equal(opened, program(Session.plain(), data["B"] | data["C"]))
+    ridge = Ridge(alpha=1e-2 * 400).fit(x, y)
+    assert np.abs(white.back[:-1, :-1] @ (opened / 2.0**BITS) - ridge.coef_.T).max() < 1e-3
 
 
 def draw_weights(rows, targets, seed=0):

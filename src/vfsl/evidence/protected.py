@@ -104,8 +104,9 @@ def read_scores(scores: Floats, mean: Floats, spread: Floats) -> Floats:
 class Bench:
     """What one party brings to all heads; the dealer brings nothing.
 
-    ``columns`` are features, at the label holder a column of ones; ``blurring`` is the noise that
-    was asked for, with its key at the feature holder, which also has ``names`` of its rows for it.
+    ``columns`` are features and a column of ones, at the label holder these alone; ``blurring`` is
+    the noise that was asked for, with its key at the feature holder, which also has ``names`` of
+    its rows for it.
     """
 
     roles: Roles
@@ -118,9 +119,7 @@ class Bench:
         """Train one head on these rows; this party's pieces of its weights."""
         roles, columns = self._two(party), self._take(rows)
         with shared_fit.join(channel.within("fit"), roles, self.rng, shared_fit.FIT) as session:
-            solved = shared_fit.solve_least_squares(
-                session, columns, target, None, roles.label_holder, L2, _allow_sizes
-            )
+            solved = shared_fit.solve_one_side(session, columns, target, roles.label_holder, L2)
             solved = replace(solved, accuracy=ACCURACY)
             return solved.keep(session, columns, roles.label_holder)
 
@@ -145,10 +144,6 @@ class Bench:
 
     def _take(self, rows: Array) -> Floats | None:
         return None if self.columns is None else self.columns[rows]
-
-
-def _allow_sizes(columns: Mapping[str, int], rows: int) -> None:
-    """Nothing is opened but scores, so no number of columns tells anything."""
 
 
 def play_head(
@@ -336,7 +331,7 @@ def follow_training(
     blurring = None if side.blurring is None else side.blurring.with_key(rng)
     common = Arrays(arrays.numbers[:overlap], arrays.codes[:overlap])
     names = name_rows(side.part.table.ids[side.part.rows], common)
-    bench = Bench(roles, features.of(common), rng, blurring, names)
+    bench = Bench(roles, add_constant(features.of(common)), rng, blurring, names)
     follower = Follower(side.channel, leader, kept.numbers("head"))
     state: Any = kept.load(f"head-{follower.resumed}") if follower.resumed else {}
     for number, here, order in follower:
@@ -404,7 +399,7 @@ def say_head(side: Side, share: ModelShare, roles: Roles) -> None:
     if blurring is not None:
         blurring = replace(blurring, key=share.state["noise key"])
     names = name_rows(side.part.table.ids[side.part.rows], arrays)
-    bench = Bench(roles, features.of(arrays), None, blurring, names)
+    bench = Bench(roles, add_constant(features.of(arrays)), None, blurring, names)
     bench.say(_place(side.channel, side.me), side.me, overlap, share.state["head"])
 
 
@@ -412,6 +407,11 @@ def deal_heads(channel: Channel, roles: Roles, blurring: Blurring | None) -> Non
     """The dealer's side of prediction."""
     for party in roles.feature_holders:
         Bench(roles, blurring=blurring).say(_place(channel, party), party, _NOTHING, {})
+
+
+def add_constant(features: Floats) -> Floats:
+    """Features with a last column of ones, which centres them."""
+    return np.column_stack([features, np.ones(len(features))])
 
 
 def _place(channel: Channel, party: str) -> Channel:

@@ -28,7 +28,11 @@ from vfsl.crypto.fixed import decode, encode
 from vfsl.crypto.shares import Session, Shared
 from vfsl.estimators.shared import logistic as shared_logistic
 from vfsl.estimators.shared.algebra import BITS, whiten, whiten_with_constant
-from vfsl.estimators.shared.least_squares import LeastSquaresPlan, fit_least_squares
+from vfsl.estimators.shared.least_squares import (
+    LeastSquaresPlan,
+    fit_least_squares,
+    fit_orthogonal,
+)
 from vfsl.estimators.shared.logistic import fit_logistic
 from vfsl.estimators.shared.logistic_plan import WEIGHT_BITS, LogisticPlan
 from vfsl.estimators.shared.scoring import (
@@ -159,6 +163,42 @@ def solve_least_squares(
     plan = LeastSquaresPlan(rows, counts, holder, facts["targets"], facts.get("peak"))
     weights = fit_least_squares(session, white, target, row_weights, plan)
     return SharedWeights(weights, white[session.me].back if white else None, BITS, LINEAR)
+
+
+def solve_one_side(
+    session: Session, columns: Floats | None, target: Floats | None, holder: str, l2: float
+) -> SharedWeights:
+    """The same where one feature holder has all columns and rows count alike.
+
+    Its white columns, centred, are orthogonal to each other and to the constant: their weights are
+    their mean products with the target, and no equations are left to solve.
+
+    Parameters
+    ----------
+    columns : array or None
+        Of the feature holder, the last one constant; of the label holder the constant alone.
+    target : array (rows, targets)
+        Of mean 0 and standard deviation 1; at the label holder only.
+    """
+    own: dict[str, int] = {}
+    white = None
+    if columns is not None:
+        own = {"rows": len(columns), "columns": 1}
+        back = np.ones((1, 1))
+        if session.me != holder:
+            white = whiten_with_constant(columns, l2)
+            back = white.back[:, :-1]
+            own["columns"] = back.shape[1]
+    if target is not None:
+        own["targets"] = target.shape[1]
+    sizes = session.agree(own)
+    rows, targets = check_rows(sizes), sizes[holder]["targets"]
+    counts = {party: sizes[party]["columns"] for party in session.parties}
+    plan = LeastSquaresPlan(rows, counts, holder, targets)
+    weights = fit_orthogonal(
+        session, None if white is None else white.columns[:, :-1], target, plan
+    )
+    return SharedWeights(weights, None if columns is None else back, BITS, LINEAR)
 
 
 def solve_logistic(

@@ -88,6 +88,24 @@ def fit_least_squares(
     }
 
 
+def fit_orthogonal(
+    session: Session, columns: Floats | None, target: Floats | None, plan: LeastSquaresPlan
+) -> dict[str, Shared]:
+    """The same where the label holder has the constant only, and one other the white ``columns``.
+
+    They and the target have mean 0. Weights of all white columns: their mean products with it.
+    """
+    widths, holder = Widths.choose(plan.rows), plan.holder
+    (owner,) = (party for party in plan.columns if party != holder)
+    shape = (plan.rows, plan.targets)
+    shapes = {party: (plan.rows, size) for party, size in plan.columns.items()} | {holder: shape}
+    real = {owner: columns, holder: target}
+    mine = {party: one for party, one in real.items() if one is not None}
+    cells = session.privates(_encode(mine, widths.bits), shapes, widths.width)
+    (means,) = average([cells[owner].T @ cells[holder]], plan.rows, 2 * widths.bits)
+    return {party: means if party == owner else session.zeros((1, shape[1])) for party in shapes}
+
+
 def _form_equations(
     session: Session, white: Mapping[str, White], target: Floats | None, plan: LeastSquaresPlan
 ) -> tuple[Shared, Shared]:
