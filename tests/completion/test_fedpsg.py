@@ -204,8 +204,10 @@ def test_the_cells_are_those_of_the_first_release(settings, income, red, cells, 
     fed, _ = federation(common=150, rest=90)
     done = FedPSG(**settings).fit_complete(fed)
     lines = done.provenance
-    # Trees open the scores of remaining rows rounded.
-    rel = 1e-6 if settings.get("base") == "xgb" else 1e-9
+    # Trees open the scores of remaining rows rounded. Networks count in 32 bits, and processors
+    # differ in the order in which they add.
+    rounded = settings.get("base") == "xgb" or settings.get("preset") == "paper"
+    rel = 1e-6 if rounded else 1e-9
     assert done.table["income"].sum() == pytest.approx(income, rel=rel)
     assert (done.table["colour"] == "red").sum() == red
     assert sum((lines[name]["round"] > 0).sum() for name in done.table) == cells
